@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from hocket.core.errors import ConfigurationError
 from hocket.lab.claims.claim import Finding
-from hocket.lab.claims.shipped_check import Shipment
+from hocket.lab.claims.shipped_check import LEAST, Shipment, difference
 from hocket.recipe import Recipe
 from hocket.recipes import find
 
@@ -67,3 +68,30 @@ def test_a_first_phase_gives_the_weights_that_both_begin_with() -> None:
     assert found.holds, found.saw
     assert found.saw != other.saw
     assert "from the weights of `hocket train --task worked-sums --recipe sft" in warmed.sentence
+
+
+def test_a_change_of_less_than_one_in_a_hundred_needs_an_explanation() -> None:
+    lowered = {"without": {"credit.epsilon": 1e-3}}
+    found, explained = seen("grpo", **lowered), seen("grpo", **lowered, small="a smaller denominator")
+    change = float(explained.saw.split("relative change without ")[1].split(",")[0])
+    assert 1e-5 < change < LEAST
+    assert not found.holds
+    assert explained.holds
+    sentence = Shipment(find("grpo"), **lowered, small="a smaller denominator").sentence
+    assert sentence.endswith("the gradient is another, by less than 1%: a smaller denominator.")
+
+
+def test_a_claim_that_changes_settings_of_the_recipe_is_not_called_shipped() -> None:
+    named = Shipment(find("grpo"), without={"credit.scale": None}, task="maze", settings={"judge": "nano"})
+    assert named.sentence.startswith("As shipped, `hocket train --recipe grpo --task maze --judge nano`: ")
+    smaller = Shipment(find("grpo"), without={"credit.scale": None}, settings={"curriculum.prompts": 8})
+    assert smaller.sentence.startswith("Run as `hocket train --recipe grpo --curriculum.prompts 8`: ")
+
+
+def test_more_updates_with_the_same_gradient_are_no_difference() -> None:
+    one, other = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
+    assert difference([one, one], [one]) == 0
+    assert difference([one, other], [one]) == pytest.approx(0.5**0.5)
+    assert difference([one], [torch.ones(3)]) == 1
+    assert difference([one], []) == 1
+    assert difference([one, torch.ones(3)], [one, torch.zeros(3)]) == 1

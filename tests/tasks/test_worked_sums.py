@@ -65,3 +65,22 @@ def test_a_critic_finds_the_wrong_step() -> None:
     assert critique("<think>45+30=75+7=82</think><answer>82</answer>") == [("+30=75", 1.0), ("+7=82", 1.0)]
     assert critique("<think>45-50=-5+7=3</think><answer>3</answer>") == [("-50=-5", 1.0), ("+7=3", -1.0)]
     assert critique("<answer>82</answer>") == []
+
+
+def test_traces_are_right_and_part_after_the_same_beginning() -> None:
+    task, parted = find("worked-sums?traces=3"), 0
+    assert task.name == "worked-sums?traces=3"
+    assert "traces" not in WorkedSums().scenario("train", 0).metadata
+    for number in range(30):
+        scenario = task.scenario("train", number)
+        first, *others = traces = scenario.metadata["traces"]
+        assert "".join(first) == scenario.metadata["demonstration"]
+        assert {len(one) for one in traces} == {len(first)}
+        for one in others:
+            assert one[0] == first[0]
+            assert task.verify("".join(one), scenario) == 1.0
+            assert all(right == 1.0 for _, right in critique("".join(one)))
+            parted += one != first
+    assert parted > 20
+    with pytest.raises(ConfigurationError, match="traces must be at least 1, not 0"):
+        WorkedSums(traces=0)

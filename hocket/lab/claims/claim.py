@@ -29,7 +29,7 @@ class Check:
         run: puts it to the test. An exception counts as a claim that does not hold.
         source: where the claim stands (paper, equation), or that it was derived here.
         slow: takes more than a few seconds (it trains something). shipped: runs the recipe as a user does.
-        learns: reads of runs as a user makes them what the recipe learnt.
+        learns: measures what the recipe learns in runs as a user makes them.
     """
 
     row: str
@@ -97,12 +97,15 @@ class Claims(list[Check]):
         self.row, self.source = row, source
 
     def __call__(
-        self, sentence: str, source: str = "", *, slow: bool = False
+        self, sentence: str, source: str = "", *, slow: bool = False, learns: bool = False
     ) -> Callable[[Callable[[], Finding]], Callable[[], Finding]]:
-        """Decorates what puts `sentence` to the test."""
+        """Decorates what puts `sentence` to the test.
+
+        `learns`: it runs the recipe as shipped and measures what its paper is for, where that is not success.
+        """
 
         def stated(run: Callable[[], Finding]) -> Callable[[], Finding]:
-            self.append(Check(self.row, sentence, run, source or self.source, slow))
+            self.append(Check(self.row, sentence, run, source or self.source, slow, learns=learns))
             return run
 
         return stated

@@ -67,7 +67,7 @@ class Sources:
         """What a verdict of `check` would be made from."""
         if check.shipped:
             return self.shipped or self.ground  # A row may state by itself how it is run.
-        if check.learns:
+        if check.learns and check.claim not in self.claims:
             return self.learns or self.ground
         return self.claims.get(check.claim, self.ground)
 

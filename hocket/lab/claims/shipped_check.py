@@ -32,8 +32,10 @@ from hocket.train.loop import RunContext, train_step
 from hocket.train.replay import Repetition
 from hocket.train.settings import Config
 
-LEAST = 1e-5
-"""The smallest relative change of a gradient that counts; another order of the same sums changes some 1e-7."""
+LEAST = 0.01
+"""The smallest relative change of a gradient that counts, where a claim does not explain a smaller one."""
+LEAST_EXPLAINED = 1e-5
+"""The smallest that counts with an explanation; another order of the same sums changes some 1e-7."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class Shipment:
         sees: further figures of the run, all of which must be positive. settings: further ones of the run, as flags.
         first: `recipe`, `steps` and further settings of the phase of a plan before this one, on the same task unless
             it names its `task`, where the shipped model has no footing without it.
+        small: why the gradient changes by less than `LEAST`, as the claim states it; empty where it changes by more.
     """
 
     recipe: Recipe
@@ -78,6 +81,17 @@ class Shipment:
     sees: Callable[[ShippedRun], Mapping[str, float]] | None = None
     settings: Mapping[str, Any] | None = None
     first: Mapping[str, Any] | None = None
+    small: str = ""
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the recipe is run with its own settings; a task, a model or a judge is none of them."""
+        return not any(name.partition(".")[0] in SLOTS for name in self.settings or ())
+
+    @property
+    def least(self) -> float:
+        """The smallest relative change of the gradient with which the claim holds."""
+        return LEAST_EXPLAINED if self.small else LEAST
 
     @property
     def command(self) -> str:
@@ -94,7 +108,9 @@ class Shipment:
         if self.first is not None:
             task = {} if self.task is None else {"task": self.task}
             who += f", from the weights of `{_typed({**task, **self.first})}`"
-        return f"As shipped, `{self.command}`: {parts} in effect{who}; without, the gradient is another."
+        run = f"As shipped, `{self.command}`" if self.unchanged else f"Run as `{self.command}`"
+        reason = f", by less than {LEAST:.0%}: {self.small}" if self.small else ""
+        return f"{run}: {parts} in effect{who}; without, the gradient is another{reason}."
 
     def __call__(self) -> Finding:
         """Runs both."""
@@ -123,7 +139,7 @@ class Shipment:
         said = [f"{name} {value:.4g}" for name, value in figures.items()]
         said += [f"learnt from {' and '.join(sorted(shipped.roles)) or 'nobody'}"]
         said += [f"without {what}" for what in unmet] + [f"{stage} idle" for stage in sorted(idle)]
-        sound = all(math.isfinite(value) and value > 0 for value in figures.values()) and change > LEAST
+        sound = all(math.isfinite(value) and value > 0 for value in figures.values()) and change > self.least
         return Finding(sound and learnt and not unmet and not idle, ", ".join(said))
 
     def _plain(self, config: Config) -> Recipe:
@@ -185,14 +201,32 @@ def run(config: Config, task: Task, steps: int) -> ShippedRun:
 
 
 def difference(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
-    """The largest distance of two gradients in turn, relative to the larger one; 1 where one run has more of them."""
-    if len(left) != len(right) or any(one.shape != other.shape for one, other in zip(left, right, strict=True)):
+    """The largest distance of two gradients in turn, relative to the larger one.
+
+    Where one run has more updates of a policy than the other, the means of its gradients are compared, as the number of
+    updates alone is no effect of a part. 1 where a policy learns in one run only, or has other weights.
+    """
+    ours, theirs = _by_size(left), _by_size(right)
+    if ours.keys() != theirs.keys():
         return 1.0
-    pairs = (
-        (float((one - other).norm()), max(float(one.norm()), float(other.norm())))
-        for one, other in zip(left, right, strict=True)
-    )
-    return max((apart / size for apart, size in pairs if size), default=0.0)
+    pairs = list[tuple[Tensor, Tensor]]()
+    for size, rows in ours.items():
+        others = theirs[size]
+        pairs += zip(rows, others, strict=True) if len(rows) == len(others) else [(_mean(rows), _mean(others))]
+    sizes = ((float((one - other).norm()), max(float(one.norm()), float(other.norm()))) for one, other in pairs)
+    return max((apart / size for apart, size in sizes if size), default=0.0)
+
+
+def _by_size(gradients: Sequence[Tensor]) -> Mapping[int, Sequence[Tensor]]:
+    """Gradients by the number of weights, which is what sets policies apart."""
+    rows: dict[int, list[Tensor]] = {}
+    for one in gradients:
+        rows.setdefault(len(one), []).append(one)
+    return rows
+
+
+def _mean(gradients: Sequence[Tensor]) -> Tensor:
+    return torch.stack(list(gradients)).mean(0)
 
 
 def largest(gradients: Sequence[Tensor]) -> float:

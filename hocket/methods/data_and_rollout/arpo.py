@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean
 
+import numpy as np
 import torch
 
 from hocket.core.batch import Batch, Occurrences
-from hocket.core.columns import ENTROPIES, InfoColumn
+from hocket.core.columns import ALTERNATIVES, InfoColumn
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
@@ -32,18 +32,24 @@ from hocket.types import Assignment, Experience, Replay, Trajectory, Turn
 FORKED = InfoColumn("forked", "How many turns of another episode of the scenario it began with; 0 from the beginning.")
 
 
-def uncertainty(turn: Turn) -> float:
-    """The mean entropy of the first words of a turn, in nats; 0 where nothing was sampled.
+def uncertainty(turn: Turn, words: int) -> float:
+    """`-sum p log p` over the likeliest tokens at each of the first `words` of a turn, in nats, as the release counts.
+
+    0 where nothing was sampled.
 
     Raises:
-        ConfigurationError: when the engine told none.
+        ConfigurationError: when the engine records no alternatives.
     """
-    if len(turn) and not ENTROPIES.present(turn):
+    if not len(turn):
+        return 0.0
+    if not ALTERNATIVES.present(turn):
         raise ConfigurationError(
-            "rollout: forks follow the entropy of what is sampled, which this engine does not tell; set engine.kind to "
-            "local"
+            "rollout: forks follow the entropy of the likeliest tokens, which this engine does not record; set "
+            "engine.kind to local"
         )
-    return fmean(ENTROPIES.get(turn) or [0.0])
+    logp = np.asarray(ALTERNATIVES.get(turn)[1], np.float64)[:words]
+    logp = logp[logp > -np.inf]
+    return -float((np.exp(logp) * logp).sum())
 
 
 @dataclass(eq=False)
@@ -71,13 +77,15 @@ class EntropyForks(Rollout):
     """`samples` episodes per scenario, `begun` of them from the beginning, the others forked from these where unsure.
 
     ARPO (arXiv 2507.19849). After each answer of a tool the episode is forked `beam - 1` times at most, each time with
-    probability `clip(base + weight (H_t - H_0) / log vocabulary, 0, 1)`: H_t is the mean entropy of the first `words`
-    that are sampled after the answer, H_0 of the episode's first `words`. A fork goes on from there to its end and may
-    be forked in later turns. Turns are gone through in order, until there are `samples` episodes; what is missing at
-    the end is played from the beginning. All of a scenario's episodes are one group.
+    probability `clip(base + weight (H_t - H_0) / log vocabulary, 0, 1)`: H_t is the sum of `-p log p` over the
+    `likeliest` tokens at each of the first `words` that are sampled after the answer, H_0 of the episode's first
+    `words`. A fork goes on from there to its end and may be forked in later turns. Turns are gone through in order,
+    until there are `samples` episodes; what is missing at the end is played from the beginning. All of a scenario's
+    episodes are one group.
 
     Attributes:
-        begun: None is half of `samples`. vocabulary: whose logarithm entropies are divided by; None takes them in nats.
+        begun: None is half of `samples`. vocabulary: the size whose logarithm entropies are divided by; by default that
+            of the release's models.
     """
 
     samples: int = 16
@@ -86,15 +94,16 @@ class EntropyForks(Rollout):
     base: float = 0.5
     weight: float = 0.2
     words: int = 20
-    vocabulary: int | None = None
+    likeliest: int = 10
+    vocabulary: int = 151_936
 
     def __post_init__(self) -> None:
-        if not 1 <= self.roots <= self.samples or self.beam < 1 or self.words < 1:
+        if not 1 <= self.roots <= self.samples or min(self.beam, self.words, self.likeliest) < 1:
             raise ValueError(
-                f"begun must lie between 1 and samples, beam and words be at least 1, not {self.begun} of "
-                f"{self.samples}, {self.beam} and {self.words}"
+                f"begun must lie between 1 and samples, beam, words and likeliest be at least 1, not {self.begun} of "
+                f"{self.samples}, {self.beam}, {self.words} and {self.likeliest}"
             )
-        if self.vocabulary is not None and self.vocabulary < 2:
+        if self.vocabulary < 2:
             raise ValueError(f"vocabulary must be at least 2, not {self.vocabulary}")
 
     @property
@@ -104,8 +113,7 @@ class EntropyForks(Rollout):
 
     def chance(self, now: float, first: float) -> float:
         """The probability of a fork where entropies (nats) are `now` after a tool's answer and were `first`."""
-        scale = 1.0 if self.vocabulary is None else math.log(self.vocabulary)
-        return min(max(self.base + self.weight * (now - first) / scale, 0.0), 1.0)
+        return min(max(self.base + self.weight * (now - first) / math.log(self.vocabulary), 0.0), 1.0)
 
     async def collect(
         self,
@@ -118,7 +126,7 @@ class EntropyForks(Rollout):
         more: More | None = None,
     ) -> Experience:
         """Per scenario its episodes in the order in which they were begun."""
-        asked = [replace(one, decoding=replace(one.decoding, entropies=self.words)) for one in asked]
+        asked = [replace(one, decoding=replace(one.decoding, alternatives=self.likeliest)) for one in asked]
         trees = [Forked(one, key.derive(one.scenario.id)) for one in asked]
         await self._play(play, [(tree, [tree.further(self.roots)]) for tree in trees])
         depth = 1
@@ -138,7 +146,8 @@ class EntropyForks(Rollout):
         for number, one in enumerate(tree.episodes):
             if one.failure is not None or len(one.turns) <= depth or FORKED.get(one, 0) >= depth:
                 continue
-            chance = self.chance(uncertainty(one.turns[depth]), uncertainty(one.turns[0]))
+            now, first = (uncertainty(turn, self.words) for turn in (one.turns[depth], one.turns[0]))
+            chance = self.chance(now, first)
             draws = tree.key.derive("fork", depth, number).numpy().random(self.beam - 1)
             for drawn in draws.tolist():
                 if drawn < chance and len(tree.episodes) + len(found) < self.samples:
@@ -173,8 +182,9 @@ CONVENTIONS: Mapping[str, str] = {
     **TURNS,
     "budget": "16 episodes, 8 from the beginning, at most one fork per turn and episode, base 0.5 and weight 0.2: the "
     "release's settings as recalled",
-    "entropy": "of the whole distribution, of the first 20 tokens sampled in a turn; the release takes likely ones",
-    "log vocabulary": "rollout.vocabulary; unset, entropies are in nats",
+    "entropy": "as in the release the sum of -p log p over the ten likeliest tokens at each of the first 20 sampled in "
+    "a turn; it reads the stretch before the tool's answer, this the one after it, as the paper says",
+    "log vocabulary": "of rollout.vocabulary, 151,936 as of the release's models",
     "a step in several episodes": "sampled and computed once, counted once per episode",
 }
 
@@ -185,8 +195,8 @@ ARPO = GRPO.but(
     family="data-and-rollout",
     catalogue_ids=("arpo",),
     axes=("rollout", "credit"),
-    formula="fork after a tool's answer with P = clip(base + w (H_t - H_0), 0, 1);  A_i = (R_i - mean R)/(std R + eps) "
-    "over all leaves, a shared token once per leaf",
+    formula="fork after a tool's answer with P = clip(base + w (H_t - H_0) / log V, 0, 1);  A_i = (R_i - mean R)/"
+    "(std R + eps) over all leaves, a shared token once per leaf",
     conventions={**CONVENTIONS},
     task="lookup",
     requires=(Requirement.TOOLS,),

@@ -1,8 +1,9 @@
 """EFRame: explore what is hard, filter what says little, replay what was rare (Wang et al., arXiv:2506.22200).
 
-GRPO in three further steps. `ExploreAndReplay` samples a question of which nearly all answers fail again at a higher
-temperature; `Filtered` drops samples of small advantage, and of the hot ones all but those of large advantage; what had
-a large advantage is kept with its log-probs and learnt from again every few steps, with the advantage it had.
+GRPO in three further steps. `ExploreAndReplay` samples a question of which all answers fail again at a higher
+temperature; these hot samples are a group of their own. `Filtered` drops samples of small advantage, and of the hot
+ones all but those of large advantage; what had a large advantage of either sign is kept with its log-probs and learnt
+from again every few steps, with the advantage it had.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ def advantages(group: Sequence[Trajectory]) -> list[float]:
 class ExploreAndReplay(RememberingRollout):
     """`samples` per scenario; where at most a share `hard` succeeds, `extra` at `hot` times the run's temperature.
 
-    EFRame (arXiv 2506.22200, and the released code). Samples whose advantage in their group is at least `keep` go to a
-    store of the latest `store` of them, whichever question they answer. Every `every` steps `replays` of it, drawn at
-    random without replacement, are learnt from besides (0 for none), with the log-probs and the advantage they had.
+    EFRame (arXiv 2506.22200, and the released code). Samples whose advantage in their group is larger than `keep` in
+    size, failures included, go to a store of the latest `store` of them, whichever question they answer; hot samples
+    are a group of their own. Every `every` steps `replayed` of it, drawn at random without replacement, are learnt from
+    besides (0 for none), with the log-probs and the advantage they had.
 
     Attributes:
         metrics: `rollout/hard` scenarios, of these `rollout/explored` in which a hot sample succeeded; `replay/...`.
@@ -55,7 +57,7 @@ class ExploreAndReplay(RememberingRollout):
     samples: int = 8
     extra: int = 8
     hot: float = 1.2
-    hard: float = 0.125
+    hard: float = 0.0
     keep: float = 1.0
     every: int = 5
     replayed: int = 8
@@ -132,11 +134,12 @@ class ExploreAndReplay(RememberingRollout):
         """The state with what had a large advantage; the store keeps it under one name, with its question beside."""
         good, questions = list[Trajectory](), list[State]()
         for group in found:
-            whole = [one for one in group if one.failure is None and one.length]
-            for one, advantage in zip(whole, advantages(whole) if whole else (), strict=True):
-                if self.replayed and advantage >= self.keep:
-                    good.append(replace(one, scenario=Scenario("kept"), info={**one.info, EARNED.name: advantage}))
-                    questions.append(_question(one.scenario))
+            for hot in (False, True):
+                whole = [one for one in group if one.failure is None and one.length and HOT.present(one) == hot]
+                for one, advantage in zip(whole, advantages(whole) if whole else (), strict=True):
+                    if self.replayed and abs(advantage) > self.keep:
+                        good.append(replace(one, scenario=Scenario("kept"), info={**one.info, EARNED.name: advantage}))
+                        questions.append(_question(one.scenario))
         return {"store": self._kept.add(state["store"], good), "asked": [*state["asked"], *questions][-self.store :]}
 
     def _drawn(self, state: State, key: Key) -> list[Trajectory]:
@@ -165,11 +168,12 @@ class Filtered(Refined):
     """Samples of small advantage get weight 0; what is replayed has the advantage that it had (EFRame, 2506.22200).
 
     Attributes:
+        of: advantages; hot samples of a scenario are compared with each other, not with the ordinary ones.
         least: of the absolute advantage, for ordinary samples. hot: for those drawn hot. overlong: whether samples that
-            a limit cut short are kept.
+            a limit cut short are learnt from where their advantage is positive.
     """
 
-    of: GroupRelative = GroupRelative(by=GroupBy("scenario", "source"))
+    of: GroupRelative = GroupRelative(by=GroupBy("scenario", "source", "info/hot"))
     least: float = 0.05
     hot: float = 1.0
     overlong: bool = False
@@ -187,7 +191,7 @@ class Filtered(Refined):
         least = torch.tensor([self.hot if one else self.least for one in hot], dtype=torch.float64)
         gone = (advantage.abs() < least[seen.trajectory]) & ~old[seen.trajectory]
         if not self.overlong:
-            gone |= batch.truncated[seen.trajectory]
+            gone |= batch.truncated[seen.trajectory] & (advantage > 0) & ~old[seen.trajectory]
         return replace(seen, advantage=advantage, weight=torch.where(gone, torch.zeros_like(seen.weight), seen.weight))
 
 
@@ -198,14 +202,15 @@ EFRAME = GRPO.but(
     family="data-and-rollout",
     catalogue_ids=("eframe",),
     axes=("data", "rollout", "credit"),
-    formula="A_i = (R_i - mean R)/(std R + eps) over a question's samples and hot samples, dropped where |A_i| < 0.05 "
-    "(hot: 1);  every 5 steps also kept samples with A >= 1, with the A and the log-probs they had",
+    formula="A_i = (R_i - mean R)/(std R + eps) over a question's samples, and over its hot ones, dropped where "
+    "|A_i| < 0.05 (hot: 1);  every 5 steps also kept samples with |A| > 1, with the A and the log-probs they had",
     conventions={
         **GRPO.conventions,
-        "hard": "at most one of eight samples right; then 8 more at 1.2 times the temperature (both chosen here)",
-        "what is kept": "the latest 64 samples of advantage at least 1; 8 of them, at random, at every fifth step",
-        "hot samples": "are learnt from under the hot distribution they were drawn from",
-        "overlong": "samples that a limit cut short are dropped",
+        "hard": "no sample right, as in the release; then 8 more at 1.2 times the temperature (both chosen here)",
+        "what is kept": "the latest 64 samples whose advantage is larger than 1 in size, failures included; 8 of them, "
+        "at random, at every fifth step",
+        "hot samples": "a group of their own; learnt from under the hot distribution they were drawn from",
+        "overlong": "samples that a limit cut short are dropped where their advantage is positive",
     },
     task="sums",
     rollout=ExploreAndReplay(),

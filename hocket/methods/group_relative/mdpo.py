@@ -60,12 +60,12 @@ MDPO = PPO.but(
     formula="L = -mean_t (r_t A_t - 1/t_k (r_t log r_t - r_t + 1)) + 1/2 mean_t (V_t - y_t)^2,  t_k from 1 to 0.05",
     conventions={
         **PPO.conventions,
+        "form": "the paper's on-policy one; off-policy, KL(pi || pi_k exp(t Q)/Z) on stored states, is left out",
         "clipping side": "none; values are not clipped",
         "KL": "KL(new || old), estimated from the old policy's actions, unbiased in value and gradient",
         "step size": "t_k falls linearly from 1 to 0.05 over the run; the paper's ends at 0, an infinite penalty",
         "updates per batch": "10 steps on the whole batch; with one the KL would have no gradient at all",
     },
-    note="the on-policy form; fitting KL(pi || pi_k exp(t Q)/Z) on replayed states needs a learnt Q and is open",
     objective=DriftSurrogate(drift=ForwardKLDrift(), aggregate="token-mean"),
     update=GradientStep(epochs=10, minibatches=1),
 )

@@ -1,14 +1,16 @@
 """GRPO of another name: preferences of several groups, the worst-off weighing most (Ramesh et al., arXiv:2405.20304).
 
 Annotators of different groups disagree. An adversary holds a weight for each group and raises, step by step and
-multiplicatively, that of the group whose loss is largest (`GroupWeights`); the policy minimises the weighted sum.
+multiplicatively, that of the group whose loss is largest (`GroupWeights`); the policy minimises the weighted sum, and
+how far each group is served is reported (`GroupedPairwise`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,7 +23,7 @@ from hocket.methods.base.dpo import DPO, RECORDED
 from hocket.objectives.preference import Pairwise
 from hocket.objectives.ratios import recorded
 from hocket.stages import Credit, State
-from hocket.types import Evaluation
+from hocket.types import Evaluation, Terms
 
 
 @dataclass(frozen=True)
@@ -59,16 +61,13 @@ class GroupWeights(Credit):
     def __call__(self, batch: Batch, state: State) -> tuple[Occurrences, State]:  # type: ignore[override]
         seen = self.of(batch)
         assert seen.pairs is not None
-        told = info_or_metadata(batch, self.column)
-        groups = [told[row] for row in seen.pairs[:, 0].tolist()]
+        groups = groups_of_pairs(batch, seen.pairs, self.column)
         if any(group is None for group in groups):
             raise ConfigurationError(
                 f"GroupWeights reads the {self.column!r} of every pair, and one has none; give the data that column"
             )
         loss = self._losses(batch.but(occurrences=seen))
-        members = {
-            name: [i for i, group in enumerate(groups) if group == name] for name in sorted(set(groups), key=str)
-        }
+        members = places(groups)
         state = self._raised(state, {str(name): float(loss[rows].mean()) for name, rows in members.items()})
         weight = torch.zeros(len(groups), dtype=torch.float64)
         for name, rows in members.items():
@@ -92,6 +91,51 @@ class GroupWeights(Credit):
         return {name: value / total for name, value in now.items()}
 
 
+def groups_of_pairs(batch: Batch, pairs: Tensor, column: str) -> list[Any]:
+    """The group of each pair's preferred member; None where it has none."""
+    values = info_or_metadata(batch, column)
+    return [values[row] for row in pairs[:, 0].tolist()]
+
+
+def places(groups: Sequence[Any]) -> dict[Any, list[int]]:
+    """The places of every group, by name."""
+    return {name: [i for i, group in enumerate(groups) if group == name] for name in sorted(set(groups), key=str)}
+
+
+@dataclass(frozen=True)
+class GroupedPairwise(Pairwise):
+    """`Pairwise`, with metrics of every group that has pairs in the batch.
+
+    `pairs/loss/GROUP` is the mean loss of the group's pairs, `pairs/accuracy/GROUP` the share of them whose loss is
+    below log 2, so that the chosen response leads (a tie is a half), `pairs/worst` the smallest of these shares and
+    `pairs/adversary/GROUP` the group's share of the loss's weight, w_g where credit is `GroupWeights`.
+
+    Attributes:
+        column: the info or metadata column with a pair's group.
+    """
+
+    column: str = "group"
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        terms, pairs = super().__call__(now, batch), batch.occurrences.pairs
+        assert pairs is not None
+        loss, weight = (values.detach()[: len(pairs)].double() for values in (terms.value, terms.weight))
+        right = ((math.log(2) - loss).sign() + 1) / 2
+        metrics: dict[str, Tensor] = {}
+        shares: list[Tensor] = []
+        groups = places([str(group) for group in groups_of_pairs(batch, pairs, self.column)])
+        for name, rows in groups.items():
+            counted = [row for row in rows if weight[row] != 0]
+            if counted:
+                metrics[f"pairs/loss/{name}"] = loss[counted].mean()
+                metrics[f"pairs/adversary/{name}"] = weight[counted].sum() / weight.sum()
+                shares.append(right[counted].mean())
+                metrics[f"pairs/accuracy/{name}"] = shares[-1]
+        if shares:
+            metrics["pairs/worst"] = torch.stack(shares).min()
+        return replace(terms, metrics={**terms.metrics, **metrics})
+
+
 GROUP_ROBUST_PO = DPO.but(
     name="group-robust-po",
     title="Group Robust Preference Optimisation",
@@ -110,4 +154,5 @@ GROUP_ROBUST_PO = DPO.but(
         "absent groups": "keep their share of the weights",
     },
     credit=GroupWeights(),
+    objective=GroupedPairwise(),
 )

@@ -23,12 +23,12 @@ from hocket.core.columns import PAIR_MARGIN, PAIR_TARGET
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.examples import Example
 from hocket.core.keys import Key
-from hocket.core.signals import reference_trajectories
+from hocket.core.signals import REWARD, reference_trajectories
 from hocket.methods.base.reward_model import READ, REWARD_MODEL
 from hocket.objectives.aggregate import counted_lengths, mean, trajectory_sums
 from hocket.objectives.scores import ScoreLoss
 from hocket.rewards.members import SCENARIO, with_return
-from hocket.rewards.strength import REWARDS_ALONE, strengths_of
+from hocket.rewards.strength import PREFERENCE, REWARDS_ALONE, strengths_of
 from hocket.rollout.demonstrations import Preferences
 from hocket.rollout.scored_pairs import ScoredPreferences
 from hocket.stages import Grade, LedgerView, Metrics, More, Play, Shaping, State
@@ -50,7 +50,8 @@ class DenoisedPairs(Shaping):
     Stateful: the newest strengths, `window` of them, whose lowest share is meant.
 
     Raises:
-        ConfigurationError: on a call, for a batch without recorded pairs.
+        ConfigurationError: on a call, for a batch without recorded pairs, or when no reward has an opinion on the first
+            ones.
     """
 
     flip: float = 0.2
@@ -71,6 +72,11 @@ class DenoisedPairs(Shaping):
 
     def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:  # type: ignore[override]
         pairs, mu = strengths_of(batch, "DenoisedPairs")
+        if not state["strengths"] and not _judged(batch):
+            raise ConfigurationError(
+                "DenoisedPairs measures by the run's rewards how strong a preference is, and none has an opinion on "
+                "these pairs; give reward models of the same data with other seeds, --reward model:A+B+C"
+            )
         known = [*state["strengths"], *mu.tolist()][-self.window :]
         turned = self.turned(mu, known)
         order = torch.where(turned[:, None], pairs.flip(1), pairs)
@@ -93,6 +99,13 @@ class DenoisedPairs(Shaping):
         if not count:
             return torch.zeros(len(mu), dtype=torch.bool)
         return (mu <= sorted(known)[count - 1]) & (mu < 0)
+
+
+def _judged(batch: Batch) -> bool:
+    """Whether any reward has an opinion, beside which member was chosen."""
+    sums = {PREFERENCE, *REWARD.values()}
+    opinions = (score.values for name, score in batch.scores.items() if name not in sums)
+    return batch.combined or any(not bool(values.isnan().all()) for values in opinions)
 
 
 SECRETS_RLHF_2 = REWARD_MODEL.but(

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.options import checked
@@ -62,6 +64,23 @@ def hints(terms: Sequence[int]) -> dict[str, tuple[str, ...]]:
     return {"knowledge": knowledge, "plan": plan, "solution": tuple(steps)}
 
 
+def orders(terms: Sequence[int], count: int, rng: np.random.Generator) -> tuple[tuple[str, ...], ...]:
+    """`count` right answers in steps: the worked one, and others that add the places of the terms in drawn orders.
+
+    Steps of a trace make up its text. Two traces may be the same, where there are few places.
+    """
+    moves = [(-1 if term < 0 else 1) * part for term in terms[1:] for part in place_values(abs(term))]
+    traces = list[tuple[str, ...]]()
+    for number in range(count):
+        drawn = rng.permutation(len(moves)).tolist() if number else range(len(moves))
+        total, steps = terms[0], [f"<think>{terms[0]}"]
+        for move in (moves[place] for place in drawn):
+            total += move
+            steps.append(f"{'-' if move < 0 else '+'}{abs(move)}={total}")
+        traces.append((*steps, f"</think><answer>{total}</answer>"))
+    return tuple(traces)
+
+
 @dataclass(frozen=True)
 class Critique(Reward):
     """What a critic writes of every step, as JSON in the words of a score that is itself 0."""
@@ -89,6 +108,8 @@ class WorkedSums(TextTask):
         told: the share of training prompts that end with a line telling the answer, `TELLS`; for lessons in explaining.
         critic: whether each answer comes with a `critique` of its steps, [[words, score], ...].
         model: weight of the score `model`, `1 / (1 + |given - right|)`, as a reward model might judge; 0 leaves it out.
+        traces: right answers in steps, in the metadata's `traces`, which part where they add in other orders (see
+            `orders`); 1 for the demonstration alone, and no `traces`.
     """
 
     def __init__(
@@ -99,16 +120,20 @@ class WorkedSums(TextTask):
         model: float = 0.0,
         critic: bool = False,
         told: float = 0.0,
+        traces: int = 1,
     ) -> None:
+        if traces < 1:
+            raise ConfigurationError(f"task worked-sums: traces must be at least 1, not {traces}")
         if not 0 <= told <= 1:
             raise ConfigurationError(f"task worked-sums: told must lie in [0, 1], not {told}")
         if not 1 <= wordings <= len(KINDS):
             raise ConfigurationError(f"task worked-sums: wordings must be 1 or {len(KINDS)}, not {wordings}")
         if size is not None and size < 1:
             raise ConfigurationError(f"task worked-sums: size must be at least 1, not {size}")
-        self.name = "worked-sums" + (f"?wordings={wordings}" if wordings > 1 else "")
+        settings = [f"{name}={value}" for name, value in (("wordings", wordings), ("traces", traces)) if value > 1]
+        self.name = "worked-sums" + ("?" + "&".join(settings) if settings else "")
         self.wordings, self.count, self.form, self.model, self.critic = wordings, size, form, model, critic
-        self.told = told
+        self.told, self.traces = told, traces
 
     def size(self, split: Split) -> int | None:
         return self.count if split == "train" else None
@@ -119,7 +144,7 @@ class WorkedSums(TextTask):
         terms, kind = self._terms(split, problem), KINDS[wording]
         expression, thought, answer = expression_of(terms), working(terms), str(sum(terms))
         totals = tuple(_TOTAL.findall(thought))
-        told = {
+        metadata: dict[str, Any] = {
             "demonstration": f"<think>{thought}</think><answer>{answer}</answer>",
             "key_steps": totals,
             "difficulty": len(totals),
@@ -128,11 +153,13 @@ class WorkedSums(TextTask):
             "task": kind,
             "reward": GRADES[kind],
         }
+        if self.traces > 1:
+            metadata["traces"] = orders(terms, self.traces, Key.of(0).derive("orders", split, problem).numpy())
         prompt = question_of(expression) if kind == "question" else CHAIN_SUM_QUESTION.format(expression)
         if self.told and split == "train" and Key.of(0).derive("told", number).numpy().random() < self.told:
             prompt += f"\n{TELLS}{answer}"
         origin = f"worked_sums/{split}/{problem}"
-        return Scenario(f"{origin}/{kind}", prompt, answer, told, seed=number, origin=origin)
+        return Scenario(f"{origin}/{kind}", prompt, answer, metadata, seed=number, origin=origin)
 
     @property
     def rewards(self) -> Sequence[Reward]:
@@ -165,8 +192,9 @@ class WorkedSums(TextTask):
 
 def from_settings(name: str, settings: Mapping[str, str]) -> WorkedSums:
     """The task with these settings."""
-    hints = {"wordings": int, "size": int | None, "form": float, "model": float, "critic": bool, "told": float}
-    return WorkedSums(**checked(name, settings, hints))
+    numbers = {"wordings": int, "traces": int, "size": int | None}
+    weights = {"form": float, "model": float, "critic": bool, "told": float}
+    return WorkedSums(**checked(name, settings, {**numbers, **weights}))
 
 
 WORKED_SUMS = TaskForm(

@@ -24,16 +24,16 @@ from hocket.train.loop import collect
 from hocket.types import Assignment, Quantity, Scenario, Turn
 
 
-@pytest.mark.parametrize("setting", [{"begun": 17}, {"begun": 0}, {"beam": 0}, {"words": 0}, {"vocabulary": 1}])
+@pytest.mark.parametrize("setting", [{"begun": 17}, {"begun": 0}, {"beam": 0}, {"words": 0}, {"likeliest": 0}, {"vocabulary": 1}])
 def test_a_budget_that_cannot_be_is_refused(setting):
     with pytest.raises(ValueError, match=r"\w"):
         EntropyForks(**setting)
 
 
-def test_an_engine_that_tells_no_entropies_is_refused():
+def test_an_engine_that_records_no_alternatives_is_refused():
     turn = Turn("policy", "policy", np.zeros(1, np.int64), np.ones(1, np.int64), np.zeros(1, np.float32))
     with pytest.raises(ConfigurationError, match="entrop"):
-        uncertainty(turn)
+        uncertainty(turn, 20)
 
 
 @dataclass(frozen=True)

@@ -386,5 +386,12 @@ GRPO_ALONE = {"credit": GRPO.credit, "objective": GRPO.objective}
 claim.shipped(
     TOOL_STAR_SFT, "rollout", first=LESSONS, settings=SIZE, without={"rollout": GRPO.rollout}, sees=sorted_out
 )
-claim.shipped(TOOL_STAR_RL, first=LESSONS, settings=SIZE, without=PLAIN, sees=paid)
+claim.shipped(
+    TOOL_STAR_RL,
+    first=LESSONS,
+    settings=SIZE,
+    without=PLAIN,
+    sees=paid,
+    small="the bonus is 0.1 beside a reward of 1, and most groups that are paid it agree",
+)
 claim.shipped(TOOL_STAR, first=LESSONS, steps=4, settings={**SIZE, **PHASES}, without=GRPO_ALONE)

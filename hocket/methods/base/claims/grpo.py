@@ -141,5 +141,10 @@ claim.spares("grpo: objective.horizon = 5120", MEAN)
 claim.spares("grpo-kl: regularisers.0.horizon = 5120", MEAN)
 
 claim.shipped(find("grpo"), without={"credit": find("reinforce").credit})
-claim.shipped(find("grpo-kl"), "regularisers", steps=2)
+claim.shipped(
+    find("grpo-kl"),
+    "regularisers",
+    steps=2,
+    small="a KL to the policy before training is 0 in the first step, and small in those after it",
+)
 claim.shipped(find("grpo-process"), "credit", task="calculator", settings={"workflow": "tool-use?call_reward=0.1"})

@@ -73,28 +73,33 @@ def _looped(world: TwoAims, trial: Array, weights: int, moves: int, key: Key) ->
     return np.array(chosen)
 
 
-@claim("The first trial is the default; a worth is the mean over seeds; the chosen one is the best on fresh seeds.")
+@claim(
+    "The first trial is the default; a worth is the mean over seeds; the chosen one is the best on fresh seeds, here "
+    "not the best on the search's."
+)
 def the_first_trial_is_the_default_a_worth_is_the_mean_over_seeds() -> Finding:
-    world, state = treasure(3), SMALL.init(treasure(3), Key.of(0))
-    for step in range(6):
-        state, told = SMALL.step(world, state, Key.of(0).derive(step))
+    brief, world = HypervolumeSearch(weights=4, moves=200, seeds=2), treasure(5)
+    state = brief.init(world, Key.of(0))
+    for step in range(8):
+        state, told = brief.step(world, state, Key.of(0).derive(step))
     trials, worth, again = state["trials"], state["worth"], state["again"]
     off, chosen = float(np.abs(trials[0] - DEFAULT).max()), int(state["chosen"])
     for kind, held in ((SEARCH, worth), (FRESH, again)):
         for place in np.flatnonzero(~np.isnan(held)):
             keys = [Key.of(int(seed)) for seed in state["seeds"][kind]]
             each = [
-                hypervolume(world.returns(chebyshev(world, trials[place], 4, 300, key)), world.reference)
+                hypervolume(world.returns(chebyshev(world, trials[place], 4, 200, key)), world.reference)
                 for key in keys
             ]
             off = max(off, abs(float(np.mean(each)) - float(held[place])))
-    off = max(off, float(np.abs(state["answer"] - SMALL.learnt(world, trials[chosen], state["seeds"][HELD])).max()))
+    off = max(off, float(np.abs(state["answer"] - brief.learnt(world, trials[chosen], state["seeds"][HELD])).max()))
     off = max(off, abs(told["optimism"] - (worth.max() - world.value(state["answer"]))))
     right = again[chosen] == np.nanmax(again) and set(np.argsort(-worth, kind="stable")[:3]) <= set(
         np.flatnonzero(~np.isnan(again))
     )
     inside = bool((np.abs(np.log10(trials / DEFAULT)) <= 1 + 1e-12).all())
-    return below(1e-12, bool(right), inside, len(np.unique(state["seeds"])) == 6, off=off)
+    lucky = worth[chosen] < worth.max() and len(np.unique(np.append(worth, again[~np.isnan(again)]))) > 1
+    return below(1e-12, bool(right), inside, bool(lucky), len(np.unique(state["seeds"])) == 6, off=off)
 
 
 @claim("Trials are drawn in turn from the whole space and near one of the best; the answer is always the chosen one's.")

@@ -278,7 +278,14 @@ def shapes(run: ShippedRun) -> dict[str, float]:
     return {"prefixes": run.mean("rollout/prefixes"), "branches_beyond_one": run.mean("rollout/branches") - 1}
 
 
-claim.shipped(TREE_OPO, "credit", sees=lambda run: {"prefixes": run.mean("rollout/prefixes")})
+claim.shipped(
+    TREE_OPO,
+    "credit",
+    sees=lambda run: {
+        "prefixes": run.mean("rollout/prefixes"),
+        "branches beyond one": run.mean("rollout/branches") - 1,
+    },
+)
 claim.shipped(TREE_OPO, without={"credit": GRPO.credit, "rollout": GRPO.rollout})
 
 claim.spares("1.0 -> 40.0", "halving comes to the same share from any that is too large")

@@ -22,7 +22,6 @@ from hocket.core.batch import Batch, GroupBy, Occurrences
 from hocket.core.columns import InfoColumn
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.requirements import Requirement
 from hocket.credit.units import trajectory_units
 from hocket.methods.base.conventions import CENTRED
 from hocket.methods.base.grpo import GRPO
@@ -287,8 +286,7 @@ TREE_OPO = GRPO.but(
         "V": "from the step's own samples at and below the prefix; alpha = 1, chosen here",
         "samples": "4 per node; imposed tokens carry no gradient",
     },
-    task="worked-sums",
-    requires=(Requirement.DEMONSTRATIONS,),
+    task="worked-sums?traces=2",
     rollout=PrefixTree(),
     credit=PrefixValue(),
 )

@@ -95,4 +95,8 @@ claim.spares("1.0 -> 40.0", "in line 51, cut to 1 as well")
 claim.spares("hybrid-multi-aspect-reward: shaping.0.shortest = 1.0", "no answer is shorter")
 
 claim.shipped(HYBRID_REWARD, "combine")
-claim.shipped(HYBRID_REWARD, "shaping")
+claim.shipped(
+    HYBRID_REWARD,
+    "shaping",
+    small="the shipped model writes few answers beyond half of what a response may have",
+)

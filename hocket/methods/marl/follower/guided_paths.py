@@ -1,7 +1,8 @@
 """Lifelong path finding in which every agent is shown a path of its own, cheapest on costs that keep apart from others.
 
-After Skrynnik et al., Learn to Follow (arXiv:2310.01207): each agent plans for itself at every step, with a static cost
-on cells that many paths cross and a dynamic one on cells where it sees others now.
+After Skrynnik et al., Learn to Follow (arXiv:2310.01207), with the costs of the authors' planner
+(github.com/AIRI-Institute/learn-to-follow, `follower_cpp/planner.h`): each agent plans for itself at every step, with a
+static cost on cells that are near to all others and a dynamic one on cells where it has seen others on its way.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ Floats = NDArray[np.float64]
 class PlannedPaths(LifelongPaths):
     """`LifelongPaths` in which an agent sees, in place of a guide, its path: a window of the cells on it, and its next.
 
-    Entering a cell costs 1, `crowd` times the share of shortest paths that cross it (`crossings`), and `avoid` where
-    the agent sees another now. The path is a cheapest one to its goal, made anew at every step; of equal ones it takes
-    the step that comes first among north, south, west and east. What an agent sees ends in the next step as a one-hot
-    of those four. The joint state is every agent's cell, goal and next cell, over the size.
+    Entering a cell costs `1 + crowd (centrality - 1)` (see `centrality`), and `avoid` more for every time that the
+    agent has seen another there since its goal was set. The path is a cheapest one to its goal, made anew at every
+    step; of equal ones it takes the step that comes first among north, south, west and east. What an agent sees ends in
+    the next step as a one-hot of those four. The joint state is every agent's cell, goal and next cell, over the size.
 
     Attributes:
-        crowd: the static cost of the most crossed cell. avoid: the dynamic cost.
+        crowd: the share of the static cost. avoid: the dynamic cost of a sighting. Of the authors' planner both are 1.
     """
 
     guide: bool = False
     crowd: float = 1.0
-    avoid: float = 2.0
+    avoid: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,7 +64,10 @@ class PlannedPaths(LifelongPaths):
 
 
 class PlansAhead(PathCourse):
-    """Many copies; `costs` `[B, n, H, W]` of entering each cell, `ahead` the cheapest cost from there to the goal."""
+    """Many copies; `costs` `[B, n, H, W]` of entering each cell, `ahead` the cheapest cost from there to the goal.
+
+    `sightings` `[B, n, H, W]` counts how often each agent saw another in a cell since its goal was set.
+    """
 
     world: PlannedPaths
 
@@ -72,6 +76,7 @@ class PlansAhead(PathCourse):
         self.costs = np.ones((width, world.count, world.size, world.size))
         self.ahead = np.zeros_like(self.costs)
         self.static = np.ones((width, world.size, world.size))
+        self.sightings = np.zeros_like(self.costs)
         self.path: list[NDArray[np.int64]] = []
         self._stale = np.ones(width, bool)
 
@@ -79,14 +84,27 @@ class PlansAhead(PathCourse):
         failed = super().reset(slots, seeds)
         for slot in slots:
             free = self.free[slot]
-            self.static[slot] = 1.0 + self.world.crowd * crossings(free.tobytes(), free.shape[0])
-        self._stale[list(slots)] = True
+            self.static[slot] = 1.0 + self.world.crowd * (centrality(free.tobytes(), free.shape[0]) - 1.0)
+        rows = np.array(slots, np.int64)
+        self.sightings[rows] = 0.0
+        self._look(rows)
         return failed
 
     def step(self, actions: Sequence[NDArray[Any]], live: NDArray[np.bool_]) -> Moved:
+        before = self.goal.copy()
         moved = super().step(actions, live)
-        self._stale |= live
+        self.sightings[(self.goal != before).any(-1)] = 0.0
+        self._look(np.flatnonzero(live))
         return moved
+
+    def _look(self, rows: NDArray[np.int64]) -> None:
+        """Counts the cells of the agents that each one sees now, in these copies."""
+        place = self.place[rows]
+        near = np.abs(place[:, :, None] - place[:, None]).max(-1) <= self.world.sight
+        near &= ~np.eye(self.world.count, dtype=bool)
+        which, who, other = np.nonzero(near)
+        np.add.at(self.sightings, (rows[which], who, place[which, other, 0], place[which, other, 1]), 1.0)
+        self._stale[rows] = True
 
     def plan(self) -> list[NDArray[np.int64]]:
         """The cells of every agent's path that follow its own, as far as a window shows, `[B, n, 2]` each."""
@@ -102,12 +120,7 @@ class PlansAhead(PathCourse):
 
     def _replan(self, rows: NDArray[np.int64]) -> None:
         world, size = self.world, self.world.size
-        place = self.place[rows]
-        near = np.abs(place[:, :, None] - place[:, None]).max(-1) <= world.sight
-        near &= ~np.eye(world.count, dtype=bool)
-        costs = np.repeat(self.static[rows][:, None], world.count, 1)
-        which, who, other = np.nonzero(near)
-        np.add.at(costs, (which, who, place[which, other, 0], place[which, other, 1]), world.avoid)
+        costs = self.static[rows][:, None] + world.avoid * self.sightings[rows]
         self.costs[rows] = costs
         shape = (len(rows), world.count, size, size)
         self.ahead[rows] = cheapest(costs, np.broadcast_to(self.free[rows][:, None], shape), self.goal[rows])
@@ -172,31 +185,25 @@ def cheapest(costs: Floats, free: NDArray[np.bool_], goal: NDArray[np.int64]) ->
 
 
 @lru_cache(maxsize=4096)
-def crossings(cells: bytes, height: int) -> Floats:
-    """How many of all shortest paths between two other cells cross each cell, over the largest, `[H, W]` in [0, 1].
+def centrality(cells: bytes, height: int) -> Floats:
+    """The largest mean distance of all cells over a cell's own mean distance to those that it reaches, `[H, W]`.
 
-    Of several shortest paths between a pair each counts its share. `cells` are the bytes of a map `[H, W]` bool, true
-    where one may stand.
+    At least 1 and larger in the middle of a map; 1 for a blocked cell and for one that reaches no other. `cells` are
+    the bytes of a map `[H, W]` bool, true where one may stand.
     """
     free: Free = np.frombuffer(cells, bool).reshape(height, -1)
     spots = np.argwhere(free)
     close = (np.abs(spots[:, None] - spots[None]).sum(-1) == 1).astype(np.float64)
-    steps = np.full(close.shape, np.inf)
-    ways = np.eye(len(spots))
-    front = ways.copy()
-    steps[front > 0] = 0
+    steps = np.zeros(close.shape)
+    reached = front = np.eye(len(spots), dtype=bool)
     for length in range(1, len(spots)):
-        front = np.where(np.isinf(steps), front @ close, 0.0)
+        front = (front @ close > 0) & ~reached
         if not front.any():
             break
-        steps[front > 0] = length
-        ways += front
-    found = np.zeros(len(spots))
-    pairs = np.isfinite(steps) & (steps > 0)
-    for cell in range(len(spots)):
-        on_it = pairs & (steps[:, cell, None] + steps[None, cell] == steps)
-        on_it[cell], on_it[:, cell] = False, False
-        found[cell] = (ways[:, cell, None] * ways[None, cell] / np.where(pairs, ways, 1))[on_it].sum()
-    whole = np.zeros(free.shape)
-    whole[free] = found / max(found.max(initial=0.0), 1e-300)
-    return whole
+        steps[front] = length
+        reached = reached | front
+    others = reached.sum(1) - 1
+    mean = steps.sum(1) / np.maximum(others, 1)
+    value = np.ones(free.shape)
+    value[free] = np.where(others > 0, mean.max(initial=0.0) / np.maximum(mean, 1e-300), 1.0)
+    return value

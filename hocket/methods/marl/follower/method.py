@@ -1,9 +1,9 @@
 """Learn to Follow: plan a path, and learn only to keep to it among others (Skrynnik et al., arXiv:2310.01207).
 
-In `mapf:planned` every agent plans for itself at each step, on costs that lead around crowded cells and around those
-whom it sees (`PlannedPaths` of `hocket.methods.marl.follower.guided_paths`), and sees its path. A shared network
-chooses the move, trained by PPO, and its only reward is a small constant whenever the path's next cell was entered
-(`FollowedPath`): goals lie behind paths, so what is left to learn is how to get past others.
+In `mapf:planned` every agent plans for itself at each step, on costs that lead around the middle of a map and around
+cells where it has seen others (`PlannedPaths` of `hocket.methods.marl.follower.guided_paths`), and sees its path. A
+shared network chooses the move, trained by PPO, and its only reward is a small constant whenever the path's next cell
+was entered (`FollowedPath`): goals lie behind paths, so what is left to learn is how to get past others.
 """
 
 from __future__ import annotations
@@ -64,14 +64,13 @@ FOLLOWER = IPPO.but(
     source="Skrynnik et al., Learn to Follow, arXiv:2310.01207",
     catalogue_ids=("follower",),
     axes=("team", "policy", "search"),
-    formula="path_i = cheapest on 1 + crowd share of paths + avoid [seen there],  "
+    formula="path_i = cheapest on max mean distance / mean distance + times seen there,  "
     "r = 0.01 [the next cell of path_i was entered],  then IPPO",
     conventions={
         **IPPO.conventions,
         "rewards": "0.01 for a step along the path, and nothing else; success is goals reached",
-        "static cost": "the share of shortest paths that cross a cell, over the largest, times 1: chosen here, as the "
-        "paper's estimate is not in its abstract",
-        "dynamic cost": "2 on cells where another is seen now",
+        "static cost": "the largest mean distance of all cells over a cell's own, as in the authors' planner",
+        "dynamic cost": "1 for each time that another was seen in a cell since the goal was set, as there",
         "history": "none; the paper's network is recurrent",
         "agents": "one network, not told apart",
     },

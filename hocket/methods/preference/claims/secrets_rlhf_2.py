@@ -35,7 +35,7 @@ from hocket.methods.preference.secrets_rlhf_2 import (
 )
 from hocket.recipe import Recipe
 from hocket.rewards.combine import WeightedSum
-from hocket.rewards.strength import REWARDS_ALONE
+from hocket.rewards.strength import PREFERENCE, REWARDS_ALONE
 from hocket.rollout.scored_pairs import ScoredPreferences
 from hocket.stages import Metrics, Policy, State
 from hocket.train.aio import run_async
@@ -107,6 +107,16 @@ def the_better_member_of_a_pair_earns_1_the_other_0_the_margin_is() -> Finding:
     earned = returns(split).tolist() == [1.0, 0.0, 0.0, 1.0, 1.0, 0.0]
     margins = list(PAIR_MARGIN.rows(split))
     return Finding(earned and margins == [3.0, None, 0.25, 4.75, 1.125, None], say(earned=earned, margins=str(margins)))
+
+
+claim.refuses(
+    "Pairs on which no reward has an opinion are refused: without one it would be the plain reward model.",
+    lambda: DenoisedPairs()(
+        REWARDS_ALONE(judged([1.5, -2.0]).but(scores={PREFERENCE: judged([1.5, -2.0]).scores[PREFERENCE]}), {}),
+        {"strengths": []},
+    ),
+    "none has an opinion on these pairs",
+)
 
 
 @claim("No pair of positive strength is turned, however large the share, and with share, margin and softness 0 it is "

@@ -9,7 +9,8 @@ no better than slotted ALOHA.
 
 The paper's text was not at hand, only its abstract: the words, the moves and the settings of PPO are ours. From mere
 coins the shipped model stayed at ALOHA's throughput in the runs tried, so the task's lessons lean a little: in one move
-of four the first node sends and the others wait.
+of four the first node sends and the others wait. That is no protocol: every node has packets of its own, and one that
+sends alone delivers half of them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ LLM4MAC = PPO.but(
         **PPO.conventions,
         "identity": "a number in words, `Node 2 of 3`; the paper's structured embedding is said to serve the same end",
         "signalling": "the base station tells all nodes whether the last slot was idle, received or a collision; a "
-        "node answers with send or wait and has no message of its own besides",
+        "node answers with send or wait, and with `?signals=true` may ask, which all hear in the next slot",
         "reward": "the team's throughput, 1 / slots to every node for each packet that is delivered",
         "weights": "one model for all nodes; --cast separate gives each its own",
         "credit": "each node's own turns, with values of its own observations",

@@ -38,14 +38,17 @@ SKILL = 0.25
 
 
 def _by_number(environment: Environment, seat: str, rng: np.random.Generator) -> str:
-    """The first node sends, the others wait: a lean, since from mere coins the shipped model was not seen to part."""
+    """The first node sends, the others wait: a lean, since from mere coins the shipped model was not seen to part.
+
+    It is no answer: the first node's packets run out, and the others' are half of what can be delivered.
+    """
     return SEND if seat == environment.agents[0] else WAIT
 
 
 THEN = {"steps": 30, "curriculum.prompts": 16, "rollout.samples": 4, "update.lr": 5e-4, "evaluation.n": 50}
 """What suits after the lessons."""
 
-SETTINGS = {"nodes": int, "slots": int, "buffer": int, "arrivals": float, "identified": bool}
+SETTINGS = {"nodes": int, "slots": int, "buffer": int, "arrivals": float, "identified": bool, "signals": bool}
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> UplinkTask:

@@ -18,6 +18,8 @@ from hocket.core.keys import Key
 from hocket.types import Scenario
 
 SEND, WAIT = MOVES = ("send", "wait")
+ASK = "ask"
+"""Waiting with a message to the base station, which passes it on to all: who asked in the slot before."""
 IDLE, RECEIVED, COLLISION = HEARD = ("idle", "received", "collision")
 """What the base station says of the slot before."""
 
@@ -31,15 +33,17 @@ class Uplinks:
 
     Attributes:
         nodes: how many. slots: of an episode. buffer: packets that a node holds at most, with which it begins.
-        arrivals: the chance that a node with room gets a packet after a slot; at 1 there is always one to send.
-        identified: whether a node is told its number.
+        arrivals: the chance that a node with room gets a packet after a slot; at 0 it has those that it begins with, at
+            1 there is always one to send, and one node that always sends is the best that the channel can do.
+        identified: whether a node is told its number. signals: whether nodes may ask, a third move.
     """
 
     nodes: int = 2
     slots: int = 4
     buffer: int = 2
-    arrivals: float = 1.0
+    arrivals: float = 0.0
     identified: bool = True
+    signals: bool = False
 
     cooperative = True
 
@@ -59,6 +63,11 @@ class Uplinks:
         return tuple(f"node_{number}" for number in range(1, self.nodes + 1))
 
     @property
+    def moves(self) -> tuple[str, ...]:
+        """What a node may do in a slot."""
+        return (*MOVES, ASK) if self.signals else MOVES
+
+    @property
     def limit(self) -> int:
         """Moves of an episode, those of all nodes together."""
         return self.nodes * self.slots
@@ -73,7 +82,8 @@ class Uplink(Environment):
     A move that is not legal, and sending with an empty buffer, is waiting.
 
     Attributes:
-        slot: how many are over. buffers: packets of each node. heard: the base station's message.
+        slot: how many are over. buffers: packets of each node. heard: the base station's message. asked: the numbers of
+            the nodes that asked in the slot before.
     """
 
     def __init__(self, world: Uplinks) -> None:
@@ -82,6 +92,7 @@ class Uplink(Environment):
 
     def reset(self, key: Key) -> None:
         self.slot, self.heard = 0, IDLE
+        self.asked: list[int] = []
         self.buffers = [self.world.buffer] * self.world.nodes
         self._rng = key.numpy()
         self._wrong = dict.fromkeys(self.agents, 0)
@@ -100,15 +111,18 @@ class Uplink(Environment):
             f"Node {number + 1} of {self.world.nodes}" if self.world.identified else f"One of {self.world.nodes} nodes"
         )
         text = f"{who}. Slot {self.slot + 1}. Packets {self.buffers[number]}. Heard: {self.heard}."
-        return Observation(text, MOVES if self.acting else (), state=text)
+        if self.world.signals:
+            text += f" Asking: {', '.join(map(str, self.asked)) or 'nobody'}."
+        return Observation(text, self.world.moves if self.acting else (), state=text)
 
     def act(self, moves: Mapping[str, str]) -> Mapping[str, float]:
         self.check_movers(moves)
-        said = {agent: same_move(moves[agent], MOVES) for agent in self.agents}
-        for agent, move in said.items():
+        choices = {agent: same_move(moves[agent], self.world.moves) for agent in self.agents}
+        for agent, move in choices.items():
             self._wrong[agent] += move is None
-        senders = [n for n, agent in enumerate(self.agents) if said[agent] == SEND and self.buffers[n]]
+        senders = [n for n, agent in enumerate(self.agents) if choices[agent] == SEND and self.buffers[n]]
         self.heard = HEARD[min(len(senders), 2)]
+        self.asked = [number for number, agent in enumerate(self.agents, start=1) if choices[agent] == ASK]
         if len(senders) == 1:
             self.buffers[senders[0]] -= 1
         arrived = self._rng.random(self.world.nodes) < self.world.arrivals
