@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -64,6 +64,20 @@ class CriticLoss(_OfRows):
         with torch.no_grad():
             metrics = {"values/mean": value.mean(), "values/error": (value - target).abs().mean()}
         return _terms(self.coefficient * error.sum(1), batch, metrics)
+
+
+@dataclass(frozen=True)
+class TeamCriticLoss(CriticLoss):
+    """`CriticLoss` of rows of a team (`hocket.rollout.JointTransitions`): every row counts once, and none is split."""
+
+    couples: ClassVar[Level] = Level.TRAJECTORY
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        terms, occurrences = super().__call__(now, batch), batch.occurrences
+        live = occurrences.trajectory[occurrences.weight != 0]
+        size = torch.bincount(live, minlength=batch.trajectories).clamp(min=1)
+        share = occurrences.weight.to(terms.value.dtype) / size[occurrences.trajectory]
+        return replace(terms, weight=share / live.unique().numel() if len(live) else share)
 
 
 @dataclass(frozen=True)

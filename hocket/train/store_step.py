@@ -184,6 +184,7 @@ class _Errors:
 
 def _shares(gradients: int, draws: int) -> Iterable[int]:
     """The gradients of each draw; draws without any are left out."""
+    draws = min(draws, gradients)
     return (share for n in range(draws) if (share := (gradients * (n + 1)) // draws - (gradients * n) // draws))
 
 
