@@ -34,6 +34,7 @@ NOISE = StoredColumn("noise", "Standard normal numbers for two actions that are 
 PLACE = StoredColumn("place", "The place of the row in its store, [T].")
 JOINT_THEN = StoredColumn("joint_then", "The joint state n moments later, or the final one, [T, S].")
 TEAM_PAID = StoredColumn("team_paid", "What these n moments paid, discounted, as a mean over all agents, [T].")
+PRESENT = StoredColumn("present", "Whether the agent had not ended before the moment, [T] bool.")
 WORD = StoredColumn("word", "A random word for numbers that are drawn anew, [T] int64.")
 
 

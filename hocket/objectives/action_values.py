@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from hocket.core.batch import Batch, Level
+from hocket.core.columns import Column
 from hocket.core.policy_parts import PolicyPart
 from hocket.stages import Objective
 from hocket.types import Evaluation, Quantity, Terms
@@ -71,6 +72,11 @@ class TeamCriticLoss(CriticLoss):
     """`CriticLoss` of rows of a team (`hocket.rollout.JointTransitions`): every row counts once, and none is split."""
 
     couples: ClassVar[Level] = Level.TRAJECTORY
+
+    @property
+    def reads(self) -> frozenset[Column]:
+        """The columns by which agents know of each other's actions, if the values need them."""
+        return getattr(self.values, "reads", frozenset())
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         terms, occurrences = super().__call__(now, batch), batch.occurrences

@@ -16,7 +16,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.joint import apart
 from hocket.core.keys import Key
 from hocket.core.signals import REWARD
-from hocket.core.stored_rows import JOINT_THEN, PAID, TEAM_PAID, WORD
+from hocket.core.stored_rows import JOINT_THEN, PAID, PRESENT, TEAM_PAID, WORD
 from hocket.rollout.store import Columns, cut, length
 from hocket.rollout.transitions import Transitions, batch_of_rows, rows_of
 from hocket.stages import State
@@ -190,6 +190,7 @@ def _joint_batch(
     policies = list(dict.fromkeys(policy for _, policy in seating))
     annotations = dict(batch.annotations)
     annotations[TEAM_PAID.name] = _of_every_agent(columns["team_paid"], size)
+    annotations[PRESENT.name] = torch.from_numpy(np.concatenate([part["present"] for part in parts]))
     annotations[WORD.name] = torch.from_numpy(key.derive("words").numpy().integers(0, 2**63, count * size))
     if "joint" in columns:
         annotations[JOINT_THEN.name] = _of_every_agent(columns["joint_then"], size)

@@ -155,6 +155,8 @@ def _learn_draw(
     for learner in members:
         batch = learner.annotate(batch, later=True)
         moving += [column for column in learner.recipe.reads if isinstance(column, Annotator) and column.moving]
+    if moving:
+        members = [members[place] for place in key.derive("order").numpy().permutation(len(members)).tolist()]
     for learner in members:
         name = learner.policy.name
         watched = _Errors()
