@@ -72,6 +72,7 @@ class TeamCriticLoss(CriticLoss):
     """`CriticLoss` of rows of a team (`hocket.rollout.JointTransitions`): every row counts once, and none is split."""
 
     couples: ClassVar[Level] = Level.TRAJECTORY
+    learns_from_teams: ClassVar[bool] = True
 
     @property
     def reads(self) -> frozenset[Column]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -41,6 +41,8 @@ class JointTransitions(Transitions):
     """
 
     draws: int = 10**9
+
+    keeps_teams: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
