@@ -95,3 +95,23 @@ def team_rows(recipe: Recipe, *, shared: bool, seed: int = 0, count: int = 16) -
     state = store.add(store.init(), episodes(shared=shared, seed=seed))
     drawn = store.draw(state, count, Key.of(seed).derive("draw"))
     return drawn.but(occurrences=recipe.credit(drawn))
+
+
+def agreeing_rows(count: int = 256) -> Batch:
+    """Rows of single moments in which each of three agents, paid 1 where all do action 0, does action 0 or 1."""
+    rng, found = Key.of(0).derive("agreeing").numpy(), []
+    for number in range(count):
+        actions = rng.integers(0, 2, 3)
+        team = Trajectory(Scenario(f"s{number}"), [], terminated=True)
+        for place, agent in enumerate(Trio.agents):
+            seen = np.zeros((1, OBSERVATIONS), np.float32)
+            turn = Turn(agent, agent, seen, actions[place : place + 1], np.full(1, -1.0, np.float32))
+            turn.time, turn.joint = np.zeros(1, np.int64), np.zeros((1, JOINT), np.float32)
+            turn.end = End(True, False, seen[0], turn.joint[0])
+            team.turns.append(turn)
+        team.scores["reward"] = Score(np.full(3, float(not actions.any())), Level.DECISION)
+        found.append(team)
+    batch = pack(found)
+    store = JointTransitions(size=count, rows=4, begin=0, gamma=GAMMA)
+    state = store.add(store.init(), paid_at_decisions(batch, batch.scores["reward"].values))
+    return store.draw(state, 2 * count, Key.of(0))
