@@ -69,7 +69,7 @@ def in_the_two_step_game_sums_settle_at_7_and_mixtures_find_8() -> Finding:
         "update.follow_every": 25,
     }
     earned = {
-        recipe.name: [learnt(recipe, JointTask(TwoSteps()), seed, 30, **settings)[1] for seed in range(2)]
+        recipe.name: [learnt(recipe, JointTask(TwoSteps()), seed, 20, **settings)[1] for seed in range(2)]
         for recipe in (VDN, QMIX)
     }
     return Finding(earned == {"vdn": [7, 7], "qmix": [8, 8]}, say(returns=earned))
