@@ -19,11 +19,12 @@ class SeatsPolicies(Protocol):
     """A player that seats policies: `hocket.rollout.joint.JointPlayer`.
 
     Attributes:
-        seats: the policy of each agent. policies: by name.
+        seats: the policy of each agent. policies: by name. usual: the seats before guests came, or none.
     """
 
     seats: Mapping[str, str]
     policies: Mapping[str, Any]
+    usual: Mapping[str, str]
 
 
 def seats_of(player: SeatsPolicies, trained: Mapping[str, Policy]) -> dict[str, list[str]]:
@@ -46,7 +47,8 @@ def guests_of(seats: Mapping[str, list[str]], rng: np.random.Generator) -> list[
 def seated(player: Player, policies: Mapping[str, Any], seats: Mapping[str, str]) -> Player:
     """The player with further policies, and other policies in some seats."""
     held = cast(Any, player)
-    return cast(Player, replace(held, seats={**held.seats, **seats}, policies={**held.policies, **policies}))
+    every, usual = {**held.policies, **policies}, held.usual or held.seats
+    return cast(Player, replace(held, seats={**held.seats, **seats}, policies=every, usual=usual))
 
 
 def copied(policy: Policy, name: str) -> Policy:
