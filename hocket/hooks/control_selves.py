@@ -71,9 +71,7 @@ def restored(policy: Policy, name: str, weights: State) -> Policy:
     return copy
 
 
-async def payoff(
-    run: HookContext, agents: list[str], pair: tuple[Policy, Policy], matches: int, key: Key
-) -> float:
+async def payoff(run: HookContext, agents: list[str], pair: tuple[Policy, Policy], matches: int, key: Key) -> float:
     """How much more the first of two policies earns than the second, halved, over both orders of two seats."""
     total, count = 0.0, 0
     for place, order in enumerate(((0, 1), (1, 0))):

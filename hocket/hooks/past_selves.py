@@ -152,7 +152,9 @@ class PastSelves(Hook):
         if isinstance(run.player, SeatsPolicies):
             super().check(run)
             seats = seats_of(run.player, run.trained)
-            if self.meta == "nash" and ([len(agents) for agents in seats.values()] != [2] or len(run.player.seats) != 2):
+            if self.meta == "nash" and (
+                [len(agents) for agents in seats.values()] != [2] or len(run.player.seats) != 2
+            ):
                 raise ConfigurationError(
                     "meta = nash is for games of two seats that one policy in training plays; set cast to shared, or "
                     "meta to games"
@@ -202,9 +204,7 @@ class PastSelves(Hook):
         elif place is not None:
             pool.selves.append(_taken(policy, actor, step))
 
-    async def _before_control(
-        self, run: HookContext, player: SeatsPolicies, step: int, memory: Pools
-    ) -> Pools:
+    async def _before_control(self, run: HookContext, player: SeatsPolicies, step: int, memory: Pools) -> Pools:
         seats = seats_of(player, run.trained)
         if sum(map(len, seats.values())) < 2 or not self.due(step):
             return memory

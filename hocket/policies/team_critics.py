@@ -204,9 +204,7 @@ class SoftTeamCritics(TeamCritics):
         actions = _by_row(FRESH_ACTION.read(rows.batch, "the policy"), rows.batch) * _present(rows.batch)
         choices = torch.eye(host.actions)
         with torch.no_grad():
-            values = [
-                self._of_own(host, rows, moment, actions, choice.expand(len(moment), -1)) for choice in choices
-            ]
+            values = [self._of_own(host, rows, moment, actions, choice.expand(len(moment), -1)) for choice in choices]
         return (logp.exp() * (self.temperature * logp - torch.stack(values, 1))).sum(1)
 
 
@@ -279,7 +277,9 @@ def _seen(host: PartHost, batch: Batch, *, later: bool) -> Tensor:
         if later:
             column, alive = _by_row(FOLLOWING.read(batch, "the policy"), batch), _going_on(batch)
             return torch.cat([column[:, number, :size] * alive[:, number] for number, size in enumerate(sizes)], 1)
-        seen = [torch.from_numpy(np.asarray(rows)[:, :size]) for rows, size in zip(batch.observation, sizes, strict=True)]
+        seen = [
+            torch.from_numpy(np.asarray(rows)[:, :size]) for rows, size in zip(batch.observation, sizes, strict=True)
+        ]
         return torch.cat(seen, 1)
 
     source = batch.annotations[FOLLOWING.name] if later else batch.observation

@@ -176,9 +176,7 @@ def _code(batch: Batch, agent: str) -> int:
     return names.index(agent) if agent in names else -1
 
 
-def _joint_batch(
-    seating: Seating, columns: Columns, drawn: tuple[NDArray[Any], NDArray[Any]], key: Key
-) -> Batch:
+def _joint_batch(seating: Seating, columns: Columns, drawn: tuple[NDArray[Any], NDArray[Any]], key: Key) -> Batch:
     """Drawn rows as a batch: a turn for each agent, a trajectory for each row."""
     (place, weight), size = drawn, len(seating)
     parts = [

@@ -90,7 +90,9 @@ def test_the_loss_is_that_by_hand_in_float64(recipe, steps):
     part = batch.select(torch.tensor([0, 3, 7]))
     live = torch.unique(part.occurrences.decision[part.occurrences.weight != 0])
     some = policy.evaluate(part, recipe.needs, live)
-    np.testing.assert_allclose(float(loss(some, part).total().detach()), by_hand_of(recipe, policy, batch, part), **CLOSE)
+    np.testing.assert_allclose(
+        float(loss(some, part).total().detach()), by_hand_of(recipe, policy, batch, part), **CLOSE
+    )
 
 
 def by_hand_of(recipe, policy, batch, part):

@@ -55,7 +55,9 @@ def _agreement(recipe: Recipe) -> float:
     return float((part == own)[live].double().mean())
 
 
-@claim("In the two-step game sums settle at 7, and mixtures find 8, in each of 2 seeds.", "section 5, table 2", slow=True)
+@claim(
+    "In the two-step game sums settle at 7, and mixtures find 8, in each of 2 seeds.", "section 5, table 2", slow=True
+)
 def in_the_two_step_game_sums_settle_at_7_and_mixtures_find_8() -> Finding:
     settings = {
         "store.begin": 64,

@@ -239,7 +239,11 @@ def as_it_is_a_copy_is_taken_every_5_steps_the_4_latest_are_kept() -> Finding:
 @claim("With a share of 0 the run is independent PPO's, bit for bit; with 1 it is another.", "derived")
 def with_a_share_of_0_the_run_is_independent_ppos_bit_for_bit_with() -> Finding:
     ends = []
-    for recipe in (IPPO, PYTAG.but(hooks=(PastSelves(every=5, keep=4, pool="latest", share=0.0),)), PYTAG.but(hooks=(PastSelves(every=5, keep=4, pool="latest", share=1.0),))):
+    for recipe in (
+        IPPO,
+        PYTAG.but(hooks=(PastSelves(every=5, keep=4, pool="latest", share=0.0),)),
+        PYTAG.but(hooks=(PastSelves(every=5, keep=4, pool="latest", share=1.0),)),
+    ):
         parts = _parts(recipe, "kuhn_poker", curriculum__prompts=16)
         for step in (1, 2, 3):
             run_async(train_step(parts, step))
