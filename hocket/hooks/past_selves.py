@@ -18,7 +18,7 @@ from hocket.core.columns import GUESTS
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult, earned_by_role
-from hocket.hooks.control_selves import SeatsPolicies, copied, payoff, restored, seated, seats_of, guests_of, weights_of
+from hocket.hooks.control_selves import SeatsPolicies, copied, guests_of, payoff, restored, seated, seats_of, weights_of
 from hocket.hooks.meta_solvers import nash
 from hocket.stages import Hook, HookContext, Player, Policy, State
 from hocket.types import Trajectory

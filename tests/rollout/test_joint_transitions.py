@@ -8,7 +8,7 @@ from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.core.signals import paid_at_decisions
+from hocket.core.signals import paid_at_decisions, rewards_by_occurrence
 from hocket.core.stored_rows import FOLLOWING, GOES_ON, JOINT_THEN, PAID, TEAM_PAID, WORD, moments
 from hocket.rollout.joint_transitions import JointTransitions, joint_rows
 from hocket.types import End, Scenario, Score, Trajectory, Turn
@@ -79,8 +79,8 @@ def test_a_drawn_row_is_a_trajectory_of_its_agents_decisions():
         assert torch.equal(batch.annotations[PAID.name][mine][live], 10 * agent + time[live])
         assert torch.equal(batch.annotations[JOINT_THEN.name][mine][:, 0], time + 1)
         assert torch.equal(batch.annotations[GOES_ON.name][mine] > 0, time < (3, 1)[agent])
-    paid = batch.scores["reward/decision"] if "reward/decision" in batch.scores else None
-    assert paid is None or torch.equal(paid.values.float(), batch.annotations[PAID.name][occurrences.decision])
+    paid = rewards_by_occurrence(batch).float()
+    assert torch.equal(paid, batch.annotations[PAID.name][occurrences.decision])
     expected = (time + torch.where(time < 2, 10 + time, 0.0)) / 2
     assert torch.equal(batch.annotations[TEAM_PAID.name][:32], expected)
     own = batch.of_policy("policy_1")

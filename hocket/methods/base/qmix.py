@@ -1,7 +1,7 @@
 """QMIX: the value of what a team does rises with each agent's action value (Rashid et al., arXiv:1803.11485).
 
-`MixedValues` of `hocket.policies.team_values` is the policy: VDN's, and a mixer whose weights are functions of the joint
-state and never negative. So the agents' best actions are the team's, and the mixer is needed in training alone.
+`MixedValues` of `hocket.policies.team_values` is the policy: VDN's, and a mixer whose weights are functions of the
+joint state and never negative. So the agents' best actions are the team's, and the mixer is needed in training alone.
 """
 
 from __future__ import annotations

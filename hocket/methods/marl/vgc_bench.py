@@ -17,8 +17,8 @@ VGC_BENCH = IPPO.but(
     source="A Benchmark for Generalizing Across Diverse Team Strategies in Competitive Pokémon, arXiv:2506.10326",
     catalogue_ids=("vgc-bench",),
     axes=("environment", "team", "analysis"),
-    formula="ippo against a former self, drawn by p:  p A >= v 1 at the largest v,  A_ij = what self i earns against j; "
-    "a copy enters every k steps",
+    formula="ippo against a former self, drawn by p:  p A >= v 1 at the largest v,  A_ij = what self i earns against "
+    "j; a copy enters every k steps",
     conventions={
         **IPPO.conventions,
         "agents": "one network in both seats, told its seat by a one-hot number",
@@ -26,8 +26,8 @@ VGC_BENCH = IPPO.but(
         "payoffs": "half the difference of what both earn, over 200 games with exchanged seats",
         "meta-solver": "a linear programme; the even mixture is `vgc-bench-fictitious-play`",
     },
-    note="the solvers alone, in Kuhn poker and rock-paper-scissors: no Pokémon battles, no teams to generalise over, no "
-    "records of people to clone, no Elo",
+    note="the solvers alone, in Kuhn poker and rock-paper-scissors: no Pokémon battles, no teams to generalise over, "
+    "no records of people to clone, no Elo",
     task="openspiel:kuhn_poker?kind=control",
     requires=(Requirement.AGENTS,),
     hooks=(PastSelves(every=5, keep=16, share=1.0, pool="latest", meta="nash", matches=200),),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from hocket.core.batch import Batch
@@ -101,8 +100,8 @@ def each_loss_moves_its_own_part_alone() -> Finding:
 
 
 @claim(
-    "With N agents of two actions, paid 1 where all agree on the first, a single sample's gradient points the right way "
-    "with chance 0.5^N, by enumeration.",
+    "With N agents of two actions, paid 1 where all agree on the first, a single sample's gradient points the right "
+    "way with chance 0.5^N, by enumeration.",
     "proposition 1",
 )
 def a_single_samples_gradient_points_the_right_way_with_chance_half_to_the_n() -> Finding:

@@ -14,7 +14,7 @@ from hocket.hooks.meta_solvers import nash, uniform
 from hocket.hooks.past_selves import Pool
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.claims.shipped_check import ShippedRun
-from hocket.methods.marl.claims.pytag import _memory, _odds, _parts, _task
+from hocket.methods.marl.claims.pytag import _odds, _parts, _task
 from hocket.methods.marl.pytag.world import SpielTable
 from hocket.methods.marl.vgc_bench import FICTITIOUS_PLAY, VGC_BENCH
 from hocket.train.aio import run_async
@@ -86,8 +86,8 @@ def _latest(inside: Floats) -> Floats:
 
 
 @claim(
-    "With exact best responses double oracle ends at NashConv 0 in rock-paper-scissors and Kuhn poker and fictitious play "
-    "comes near it, while play against the latest self cycles, as exploitable at the end as at first.",
+    "With exact best responses double oracle ends at NashConv 0 in rock-paper-scissors and Kuhn poker and fictitious "
+    "play comes near it, while play against the latest self cycles, as exploitable at the end as at first.",
     "section 4",
 )
 def double_oracle_ends_at_an_equilibrium_and_the_latest_self_cycles() -> Finding:
@@ -102,8 +102,8 @@ def double_oracle_ends_at_an_equilibrium_and_the_latest_self_cycles() -> Finding
 
 
 @claim(
-    "The payoff table's rows are what former selves earn against each other, and who is met is drawn by its Nash mixture: "
-    "of two selves, the one that always loses is never met.",
+    "The payoff table's rows are what former selves earn against each other, and who is met is drawn by its Nash "
+    "mixture: of two selves, the one that always loses is never met.",
     "derived",
 )
 def who_is_met_is_drawn_by_the_nash_mixture() -> Finding:
