@@ -82,9 +82,9 @@ class TeamCriticLoss(CriticLoss):
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         terms, occurrences = super().__call__(now, batch), batch.occurrences
         live = occurrences.trajectory[occurrences.weight != 0]
-        size = torch.bincount(live, minlength=batch.trajectories).clamp(min=1)
-        share = occurrences.weight.to(terms.value.dtype) / size[occurrences.trajectory]
-        return replace(terms, weight=share / live.unique().numel() if len(live) else share)
+        size = torch.bincount(live, minlength=batch.trajectories)
+        share = occurrences.weight.to(terms.value.dtype) / size.clamp(min=1)[occurrences.trajectory]
+        return replace(terms, weight=share / size.count_nonzero().clamp(min=1))
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,8 @@ class TeamCritics(ValuePart):
     def _then(self, host: PartHost, rows: EvaluatedRows, moment: Tensor) -> Tensor:
         """The smallest slow value of what follows, `[K]`."""
         actions = _by_row(NEXT_ACTION.read(rows.batch, "the policy"), rows.batch) * _going_on(rows.batch)
-        return critics_of(host, "slow")(self._inputs(host, rows, moment, actions[moment], later=True)).amin(1)
+        values: Tensor = critics_of(host, "slow")(self._inputs(host, rows, moment, actions[moment], later=True))
+        return values.amin(1)
 
     def _pathwise(self, host: PartHost, rows: EvaluatedRows, moment: Tensor) -> Tensor:
         logits = cast(Categorical, rows.head).logits + gumbel(rows.column(WORD), host.actions, host.actions)
@@ -142,7 +143,8 @@ class TeamCritics(ValuePart):
         agent = rows.batch.agent[rows.batch.turn[rows.places]]
         place = (torch.arange(len(agent)), agent)
         joint = actions[moment].index_put(place, _padded(host, own))
-        return critics_of(host)(self._inputs(host, rows, moment, joint), frozen=True).amin(1)
+        values: Tensor = critics_of(host)(self._inputs(host, rows, moment, joint), frozen=True)
+        return values.amin(1)
 
     def _inputs(
         self, host: PartHost, rows: EvaluatedRows, moment: Tensor, actions: Tensor, *, later: bool = False
@@ -188,7 +190,10 @@ class SoftTeamCritics(TeamCritics):
         """What the present actor does, `[K, A]`."""
         logits = host.module.actor(host.as_read(host.observed(batch)[decisions])).detach()
         if batch.allowed:
-            allowed = [torch.from_numpy(np.asarray(batch.allowed[turn])) for turn in batch.turn[decisions].unique()]
+            turns = [
+                turn for turn, code in enumerate(batch.policy.tolist()) if batch.names["policy"][code] == host.name
+            ]
+            allowed = [torch.from_numpy(np.asarray(batch.allowed[turn])) for turn in turns]
             logits = logits.masked_fill(~torch.cat(allowed), NEVER)
         drawn = gumbel(batch.annotations[WORD.name][decisions], host.actions, host.actions)
         return _padded(host, _one_hot(logits + drawn))
@@ -227,7 +232,7 @@ def _seats(host: PartHost) -> tuple[Any, ...]:
 
 def _most(host: PartHost) -> int:
     """The largest number of choices of an agent."""
-    return max(seat.actions for seat in _seats(host))
+    return max(int(seat.actions) for seat in _seats(host))
 
 
 def _padded(host: PartHost, action: Tensor) -> Tensor:

@@ -153,5 +153,7 @@ class MixedValues(SummedValues):
         self, host: PartHost, table: Tensor, rows: EvaluatedRows, team: TeamRows, *, slow: bool = False
     ) -> Tensor:
         if not slow:
-            return cast(Tensor, host.module.mixer(table, torch.from_numpy(rows.batch.joint[0])[team.moment]))
-        return cast(Tensor, host.module.slow_mixer(table, rows.column(JOINT_THEN)[team.first]))
+            return cast(
+                Tensor, cast(nn.Module, host.module.mixer)(table, torch.from_numpy(rows.batch.joint[0])[team.moment])
+            )
+        return cast(Tensor, cast(nn.Module, host.module.slow_mixer)(table, rows.column(JOINT_THEN)[team.first]))

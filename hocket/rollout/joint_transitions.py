@@ -121,7 +121,7 @@ def joint_rows(batch: Batch, agents: Sequence[str], steps: int, gamma: float) ->
         if not columns or length(columns) < len(places):
             lack = "has no final observation" if columns else "makes no decision in any of these episodes"
             raise ConfigurationError(f"rows of a team need every agent, and {name} {lack}; use a recipe such as dqn")
-        present = occurrences.weight[chosen].numpy() != 0
+        present = np.asarray(occurrences.weight[chosen].numpy() != 0)
         columns = cut({**columns, "present": present}, present)
         for key, column in columns.items():
             blank = np.full((count, *column.shape[1:]), key.startswith("allowed"), column.dtype)

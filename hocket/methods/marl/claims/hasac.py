@@ -173,8 +173,8 @@ def _slope(values: Array, alpha: float) -> float:
 
 
 @claim(
-    "A large temperature, cooled down, leaves the poor equilibrium of the penalty game, which a small one keeps; in the "
-    "climbing game it does not.",
+    "A large temperature, cooled down, leaves the poor equilibrium of the penalty game, which a small one keeps; in "
+    "the climbing game it does not.",
     "section 5.1",
 )
 def a_large_temperature_leaves_the_poor_equilibrium_of_the_penalty_game() -> Finding:

@@ -82,7 +82,7 @@ def _played(table: Floats, mix: Callable[[Floats], Floats], rounds: int) -> list
 
 
 def _latest(inside: Floats) -> Floats:
-    return np.eye(len(inside))[-1]
+    return np.asarray(np.eye(len(inside))[-1])
 
 
 @claim(
