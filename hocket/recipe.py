@@ -376,6 +376,9 @@ def _unfit_for_store(recipe: Recipe) -> str | None:
             f"{_kind(recipe.credit)} reads the values of whole episodes, and a store draws single rows; set credit to "
             "hocket.credit.Uniform, or drop the store"
         )
+    of_teams = [loss for loss in of_rows if getattr(loss, "learns_from_teams", False)]
+    if of_teams and not recipe.store.keeps_teams:
+        return f"{_kind(of_teams[0])} learns from rows of a whole team; set store to hocket.rollout.JointTransitions"
     if recipe.correction is None:
         for loss in recipe.losses:
             if loss.on_policy_only or loss.idle_without_advantage:

@@ -79,7 +79,7 @@ _NOT_THERE = (
         "dqn or dqn-duelling",
     ),
     ("asynchronous or off-policy actor-critic", "a3c acer acktr", "a2c, impala or sac"),
-    ("off-policy values of a team", "qmix vdn qtran qplex maddpg matd3 coma facmac", "mappo, ippo or happo"),
+    ("off-policy values of a team", "qtran qplex matd3 coma facmac", "qmix, vdn or maddpg"),
     ("a learnt model of the environment", "dreamer dreamerv3 muzero alphazero mbpo pets", "ppo or mappo"),
     ("offline control", "cql awac bcq td3-bc decision-transformer", "iql or bc"),
     ("imitation", "behaviour-cloning behavior-cloning gail airl dagger", "bc, or sft for language models"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch
@@ -31,3 +32,15 @@ GOES_ON = StoredColumn("goes_on", "The factor of the value of what follows, [T]:
 ALLOWED_THEN = StoredColumn("allowed_then", "The actions that will be allowed, [T, A] bool.")
 NOISE = StoredColumn("noise", "Standard normal numbers for two actions that are drawn anew, [T, 2, A].")
 PLACE = StoredColumn("place", "The place of the row in its store, [T].")
+JOINT_THEN = StoredColumn("joint_then", "The joint state n moments later, or the final one, [T, S].")
+TEAM_PAID = StoredColumn("team_paid", "What these n moments paid, discounted, as a mean over all agents, [T].")
+PRESENT = StoredColumn("present", "Whether the agent had not ended before the moment, [T] bool.")
+WORD = StoredColumn("word", "A random word for numbers that are drawn anew, [T] int64.")
+
+
+def moments(batch: Batch) -> Tensor:
+    """The row of each decision of a joint batch, `[T]`: every turn of such a batch has a decision for every row."""
+    if batch.taken is not None:
+        return moments(batch.taken.whole)[batch.taken.decision]
+    first = torch.searchsorted(batch.turn, torch.arange(batch.turns))
+    return torch.arange(batch.decisions) - first[batch.turn]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +18,8 @@ from hocket.core.columns import GUESTS
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult, earned_by_role
+from hocket.hooks.control_selves import SeatsPolicies, copied, guests_of, payoff, restored, seated, seats_of, weights_of
+from hocket.hooks.meta_solvers import nash
 from hocket.stages import Hook, HookContext, Player, Policy, State
 from hocket.types import Trajectory
 
@@ -27,14 +30,14 @@ class PastSelf:
 
     step: int
     policy: Policy
-    actor: Actor
+    actor: Actor | None = None
     games: float = 0.0
     won: float = 0.0
 
     @property
     def name(self) -> str:
         """What its turns say."""
-        return self.actor.policy
+        return self.policy.name if self.actor is None else self.actor.policy
 
     @property
     def beaten(self) -> float:
@@ -48,10 +51,14 @@ class PastSelf:
 
 @dataclass
 class Pool:
-    """The past selves of one policy, and how many ever were to enter."""
+    """The past selves of one policy, and how many ever were to enter.
+
+    `payoffs` are what each earns against each, by place, where a meta-solver reads them.
+    """
 
     selves: list[PastSelf] = field(default_factory=list)
     entered: int = 0
+    payoffs: list[list[float]] = field(default_factory=list)
 
 
 Pools = dict[str, Pool]
@@ -72,6 +79,11 @@ class PastSelves(Hook):
 
     Snapshots are taken in this process, and a checkpoint keeps of them all but what the base of an adapter holds.
 
+    Control policies play a whole step in the same seats, so a step has guests or none. A policy in several seats gives
+    one of them away; where each has one, one policy is drawn whose past self plays in its place. With `meta` = `nash`
+    snapshots are drawn as in a Nash equilibrium of the zero-sum game among them (double oracle, McMahan et al. 2003;
+    Lanctot et al., arXiv 1711.00832), whose table is played when a snapshot enters; `games` draws as said above.
+
     Attributes:
         every: steps between snapshots. keep: the most snapshots of a policy, in memory and in checkpoints.
         share: of the episodes that have guests, each by a draw of its own.
@@ -80,6 +92,7 @@ class PastSelves(Hook):
         hardness: h above; 0 draws uniformly.
         guests: seats that past selves take, never all that learn; where only one role learns there are none.
         alike: whether the samples of a scenario meet the same guests, so that they are compared under equal terms.
+        meta: what decides who is drawn, see above. matches: episodes of each pair in the table.
     """
 
     every: int = 10
@@ -90,9 +103,13 @@ class PastSelves(Hook):
     guests: int = 1
     alike: bool = False
     decay: float = 0.99
+    meta: Literal["games", "nash"] = "games"
+    matches: int = 100
 
     def __post_init__(self) -> None:
-        for name in ("every", "keep", "guests"):
+        if self.meta not in ("games", "nash"):
+            raise ValueError(f"meta must be 'games' or 'nash', not {self.meta!r}")
+        for name in ("every", "keep", "guests", "matches"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         for name in ("share", "decay"):
@@ -132,11 +149,24 @@ class PastSelves(Hook):
     # ------------------------------------------------------------ around a step
 
     def check(self, run: HookContext) -> None:
+        if isinstance(run.player, SeatsPolicies):
+            super().check(run)
+            seats = seats_of(run.player, run.trained)
+            if self.meta == "nash" and (
+                [len(agents) for agents in seats.values()] != [2] or len(run.player.seats) != 2
+            ):
+                raise ConfigurationError(
+                    "meta = nash is for games of two seats that one policy in training plays; set cast to shared, or "
+                    "meta to games"
+                )
+            return
         if not isinstance(run.player, TextPlayer):
             raise ConfigurationError(
-                f"PastSelves of recipe {run.method} seats snapshots in the roles of a workflow, and task "
-                f"{run.task.name} has none; choose another recipe"
+                f"PastSelves of recipe {run.method} seats snapshots in the roles of a workflow or the seats of a joint "
+                f"world, and task {run.task.name} has neither; choose another recipe"
             )
+        if self.meta == "nash":
+            raise ConfigurationError("meta = nash plays matches of control policies; set meta to games")
         self._trained(run)
 
     def _trained(self, run: HookContext) -> dict[str, str]:
@@ -154,6 +184,8 @@ class PastSelves(Hook):
 
     async def before(self, run: HookContext, step: int, memory: Pools) -> Pools:
         """Takes the snapshots that are due."""
+        if isinstance(run.player, SeatsPolicies):
+            return await self._before_control(run, run.player, step, memory)
         trained, player = self._trained(run), run.player
         if not isinstance(player, TextPlayer) or len(trained) < 2 or not self.due(step):
             return memory
@@ -172,8 +204,60 @@ class PastSelves(Hook):
         elif place is not None:
             pool.selves.append(_taken(policy, actor, step))
 
+    async def _before_control(self, run: HookContext, player: SeatsPolicies, step: int, memory: Pools) -> Pools:
+        seats = seats_of(player, run.trained)
+        if sum(map(len, seats.values())) < 2 or not self.due(step):
+            return memory
+        for name, agents in seats.items():
+            pool, key = memory.setdefault(name, Pool()), run.key.derive("past", name)
+            place = self.place(pool.entered, key.derive(pool.entered))
+            pool.entered += 1
+            if place is None:
+                continue
+            policy = run.trained[name]
+            pool.selves[place : place + 1] = [PastSelf(step - 1, copied(policy, _named(policy, step - 1)))]
+            if self.meta == "nash":
+                await self._match(run, pool, place, agents, key.derive("matches", step))
+        return memory
+
+    async def _match(self, run: HookContext, pool: Pool, place: int, agents: list[str], key: Key) -> None:
+        """Plays a new snapshot's row and column of the table."""
+        size = len(pool.selves)
+        held = [[*row, 0.0][:size] for row in [*pool.payoffs, [0.0] * size][:size]]
+        for other in range(size):
+            if other != place:
+                pair = pool.selves[place].policy, pool.selves[other].policy
+                held[place][other] = await payoff(run, agents, pair, self.matches, key.derive(other))
+                held[other][place] = -held[place][other]
+        pool.payoffs = held
+
+    def _seat_control(self, player: Player, run: HookContext, step: int, memory: Pools) -> Player:
+        rng, held = run.key.derive("former", step).numpy(), cast(SeatsPolicies, player)
+        if rng.random() >= self.share:
+            return player
+        policies, taken = dict[str, Policy](), dict[str, str]()
+        seats = seats_of(held, run.trained)
+        for name in guests_of(seats, rng):
+            past, agents = self._drawn(memory[name], rng), list(seats[name])
+            policies[past.name] = past.policy
+            for _ in range(min(self.guests, max(len(agents) - 1, 1))):
+                taken[agents.pop(int(rng.integers(len(agents))))] = past.name
+        return seated(player, policies, taken)
+
+    def _drawn(self, pool: Pool, rng: np.random.Generator) -> PastSelf:
+        """A snapshot of a pool."""
+        if self.meta == "games" and not self.hardness:
+            return sorted(pool.selves, key=lambda past: past.step)[int(rng.integers(len(pool.selves)))]
+        if self.meta == "nash":
+            odds = nash(np.array(pool.payoffs))[0].tolist()
+        else:
+            odds = self.odds([past.beaten for past in pool.selves])
+        return pool.selves[int(rng.choice(len(pool.selves), p=odds))]
+
     def seat(self, player: Player, run: HookContext, step: int, memory: Pools) -> Player:
         """The player with guests in some of its episodes."""
+        if isinstance(player, SeatsPolicies):
+            return self._seat_control(player, run, step, memory)
         if not isinstance(player, TextPlayer):
             return player
         trained = _trained_roles(player.actors, run.trained)
@@ -186,6 +270,8 @@ class PastSelves(Hook):
         selves = {member.name: member for pool in memory.values() for member in pool.selves}
         for trajectory in [*result.experience.trajectories, *result.experience.discarded]:
             guests: Mapping[str, str] = GUESTS.get(trajectory, {})
+            if isinstance(run.player, SeatsPolicies):
+                guests = {turn.agent: turn.policy for turn in trajectory.turns if turn.policy in selves}
             if guests and trajectory.failure is None:
                 won = _won(trajectory, guests, run.weights)
                 for name in guests.values():
@@ -202,8 +288,9 @@ class PastSelves(Hook):
                 "selves": [
                     {"step": member.step, "games": member.games, "won": member.won, "weights": weights}
                     for member in pool.selves
-                    for weights in [dict(_weights(member.policy, run.trained[name]))]
+                    for weights in [_state_of(member, run.trained[name])]
                 ],
+                **({"payoffs": pool.payoffs} if pool.payoffs else {}),
             }
             for name, pool in memory.items()
         }
@@ -212,6 +299,10 @@ class PastSelves(Hook):
         pools: Pools = {}
         for name, kept in state.items():
             policy = run.trained[name]
+            if isinstance(run.player, SeatsPolicies):
+                pools[name] = Pool([_copy_of(policy, one) for one in kept["selves"]], int(kept["entered"]))
+                pools[name].payoffs = [list(map(float, row)) for row in kept.get("payoffs", ())]
+                continue
             actor = next(actor for actor in cast(TextPlayer, run.player).actors.values() if actor.policy == name)
             pool = pools[name] = Pool(entered=int(kept["entered"]))
             for one in kept["selves"]:
@@ -236,7 +327,8 @@ class Guests:
     @property
     def actors(self) -> list[Actor]:
         """Of all past selves."""
-        return [member.actor for pool in self.pools.values() for member in pool.selves]
+        held = [member.actor for pool in self.pools.values() for member in pool.selves]
+        return [actor for actor in held if actor is not None]
 
     def __call__(self, episode: Episode) -> dict[str, Actor]:
         key = (episode.common if self.hook.alike else episode.draws).derive("guests")
@@ -245,8 +337,20 @@ class Guests:
             selves = self.pools[self.trained[role]].selves
             odds = self.hook.odds([member.beaten for member in selves])
             past = selves[int(key.derive(role).numpy().choice(len(selves), p=odds))]
+            assert past.actor is not None
             guests[role] = replace(past.actor, decoding=self.usual[role].decoding)
         return guests
+
+
+def _state_of(member: PastSelf, policy: Policy) -> State:
+    """The weights of a snapshot that a checkpoint keeps."""
+    return weights_of(member.policy) if member.actor is None else dict(_weights(member.policy, policy))
+
+
+def _copy_of(policy: Policy, one: State) -> PastSelf:
+    """A past self of a control policy, from a checkpoint."""
+    copy = restored(policy, _named(policy, int(one["step"])), one["weights"])
+    return PastSelf(int(one["step"]), copy, None, float(one["games"]), float(one["won"]))
 
 
 def _trained_roles(actors: Mapping[str, Actor], trained: Mapping[str, Policy]) -> dict[str, str]:
@@ -270,6 +374,7 @@ def _retaken(old: PastSelf, policy: Policy, step: int) -> PastSelf:
         for name, weight in _weights(old.policy, policy):
             weight.copy_(now[name])
     old.policy.version = policy.version
+    assert old.actor is not None
     return PastSelf(step, old.policy, replace(old.actor, policy=_named(policy, step)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from hocket.core.batch import Batch, Level
+from hocket.core.columns import Column
 from hocket.core.policy_parts import PolicyPart
 from hocket.stages import Objective
 from hocket.types import Evaluation, Quantity, Terms
@@ -64,6 +65,26 @@ class CriticLoss(_OfRows):
         with torch.no_grad():
             metrics = {"values/mean": value.mean(), "values/error": (value - target).abs().mean()}
         return _terms(self.coefficient * error.sum(1), batch, metrics)
+
+
+@dataclass(frozen=True)
+class TeamCriticLoss(CriticLoss):
+    """`CriticLoss` of rows of a team (`hocket.rollout.JointTransitions`): every row counts once, and none is split."""
+
+    couples: ClassVar[Level] = Level.TRAJECTORY
+    learns_from_teams: ClassVar[bool] = True
+
+    @property
+    def reads(self) -> frozenset[Column]:
+        """The columns by which agents know of each other's actions, if the values need them."""
+        return getattr(self.values, "reads", frozenset())
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        terms, occurrences = super().__call__(now, batch), batch.occurrences
+        live = occurrences.trajectory[occurrences.weight != 0]
+        size = torch.bincount(live, minlength=batch.trajectories)
+        share = occurrences.weight.to(terms.value.dtype) / size.clamp(min=1)[occurrences.trajectory]
+        return replace(terms, weight=share / size.count_nonzero().clamp(min=1))
 
 
 @dataclass(frozen=True)

@@ -182,18 +182,18 @@ class ChoiceValues(ValuePart):
             quantities[Quantity.ACTION_VALUE] = head.values.gather(1, rows.action.long()[:, None])
         if Quantity.BACKUP in wanted:
             with torch.no_grad():
-                quantities[Quantity.BACKUP] = self._backup(host, rows)
+                quantities[Quantity.BACKUP] = backed_up(rows, self.best(host, rows))
         return quantities
 
-    def _backup(self, host: PartHost, rows: EvaluatedRows) -> Tensor:
+    def best(self, host: PartHost, rows: EvaluatedRows) -> Tensor:
+        """The slow value of the best action in the state that follows, `[K]`."""
         form = cast(Choosing, host.action_form)
         later = following(host, rows)
         values = form.values(cast(nn.Module, host.module.slow)(later))
         choice = form.values(host.module.actor(later)) if self.double else values
         if ALLOWED_THEN.name in rows.batch.annotations:
             choice = choice.masked_fill(~rows.column(ALLOWED_THEN), NEVER)
-        best = values.gather(1, choice.argmax(1, keepdim=True)).squeeze(1)
-        return backed_up(rows, best)
+        return values.gather(1, choice.argmax(1, keepdim=True)).squeeze(1)
 
 
 def following(host: PartHost, rows: EvaluatedRows) -> Tensor:

@@ -86,6 +86,7 @@ class JointPlayer:
         world: the environment. policies: by name. seats: the policy of each agent, in the world's order.
         identified: whether rows contain the agent's one-hot index. width: the number of copies.
         references: the policies before training, by name, if the trainer provides them.
+        usual: the seats that the policies were made for, where guests sit in some; empty where nobody does.
     """
 
     world: JointWorld
@@ -94,6 +95,7 @@ class JointPlayer:
     identified: bool = True
     width: int = 64
     references: Mapping[str, JointController] = field(default_factory=dict)
+    usual: Mapping[str, str] = field(default_factory=dict)
     _open: list[JointEnvironment] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
@@ -157,12 +159,15 @@ class _Table:
         self.rows: dict[str, NDArray[np.float32]] = {}
         self.carried: dict[str, NDArray[np.float32]] = {}
         self.seen: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(self.agents)
+        usual = player.usual or player.seats
         for name, members in self.members.items():
             size = world.seats[members[0]].observations
-            told = len(members) if player.identified and len(members) > 1 else 0
+            alike = [agent for agent in self.agents if usual[agent] == usual[self.agents[members[0]]]]
+            told = len(alike) if player.identified and len(alike) > 1 else 0
             rows = np.zeros((len(members), player.width, size + told), np.float32)
             for place, number in enumerate(members):
-                rows[place, :, size + place : size + place + 1 if told else size] = 1.0
+                own = size + (alike.index(self.agents[number]) if told else 0)
+                rows[place, :, own : own + 1 if told else own] = 1.0
                 self.seen[number] = rows[place]
             self.rows[name] = rows
             carries = getattr(self.controllers[name], "carries", 0)

@@ -28,6 +28,11 @@ class Store(Stage):
         raise NotImplementedError
 
     @fact
+    def keeps_teams(self) -> bool:
+        """Whether a row is a moment of a team, with the decisions of all its agents."""
+        return False
+
+    @fact
     def draws(self) -> int:
         """The draws of a step, each with an equal share of its gradients."""
         return 1

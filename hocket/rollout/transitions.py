@@ -152,7 +152,7 @@ class Transitions(Store):
             places.append(place)
             weights.append(weight)
             drawn.append(cut(ring["columns"], place))
-        return _batch(list(rings), drawn, places, weights, key)
+        return batch_of_rows(list(rings), drawn, places, weights, key)
 
     def _places(self, ring: State, count: int, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
         """The places of drawn rows `[count]`, and their weights."""
@@ -259,7 +259,7 @@ def _final_states(
 # ---------------------------------------------------------------- batches
 
 
-def _batch(
+def batch_of_rows(
     policies: list[str], drawn: list[Columns], places: list[NDArray[Any]], weights: list[NDArray[Any]], key: Key
 ) -> Batch:
     """Rows of each policy as a batch: a turn for each policy, a trajectory for each row."""

@@ -136,7 +136,7 @@ class JointTask:
         settings = {key: value for key, value in chosen.items() if "." not in key or _known(recipe, key)}
         if recipe.store is not None:  # Each decision is learnt from many times, by mini-batches of the store's.
             mine = {key: value for key, value in settings.items() if not key.startswith("update.")}
-            return {**mine, "curriculum.prompts": 4}
+            return {**mine, "curriculum.prompts": 4, "rollout.samples": 1}
         return {**settings, "update.minibatches": 1} if recipe.couples is Level.BATCH else settings
 
 

@@ -155,6 +155,8 @@ def _learn_draw(
     for learner in members:
         batch = learner.annotate(batch, later=True)
         moving += [column for column in learner.recipe.reads if isinstance(column, Annotator) and column.moving]
+    if moving:
+        members = [members[place] for place in key.derive("order").numpy().permutation(len(members)).tolist()]
     for learner in members:
         name = learner.policy.name
         watched = _Errors()
@@ -184,6 +186,7 @@ class _Errors:
 
 def _shares(gradients: int, draws: int) -> Iterable[int]:
     """The gradients of each draw; draws without any are left out."""
+    draws = min(draws, gradients)
     return (share for n in range(draws) if (share := (gradients * (n + 1)) // draws - (gradients * n) // draws))
 
 

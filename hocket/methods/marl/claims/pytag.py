@@ -17,10 +17,11 @@ from hocket import tasks
 from hocket.core.casting import Separate
 from hocket.core.columns import ALLOWED
 from hocket.core.keys import Key
+from hocket.hooks.past_selves import PastSelves, Pool
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.methods.marl.ippo import IPPO
-from hocket.methods.marl.pytag.method import PYTAG, FormerSelf, Pool
+from hocket.methods.marl.pytag.method import PYTAG
 from hocket.methods.marl.pytag.world import SpielTable
 from hocket.policies.control import ControlPolicy
 from hocket.recipe import Recipe
@@ -160,15 +161,15 @@ def _weights(policy: Any) -> dict[str, torch.Tensor]:
     "derived",
 )
 def a_former_self_acts_with_the_weights_of_its_time_in_one_seat_of() -> Finding:
-    often = PYTAG.but(hooks=(FormerSelf(every=3, keep=2, share=0.5),))
+    often = PYTAG.but(hooks=(PastSelves(every=3, keep=2, share=0.5, pool="latest"),))
     parts = _parts(often, "tic_tac_toe", curriculum__prompts=8)
     then, wrong, seated = {0: _weights(parts.lead.policy)}, 0, Counter[int]()
     for step in range(1, 17):
         result = run_async(train_step(parts, step))
         pool = _memory(parts)["policy"]
-        for taken, policy in pool.selves:
-            now = policy.module.state_dict()
-            wrong += any(not torch.equal(now[name], weight) for name, weight in then[taken].items() if name in now)
+        for past in pool.selves:
+            now = past.policy.module.state_dict()
+            wrong += any(not torch.equal(now[name], weight) for name, weight in then[past.step].items() if name in now)
         assert result.experience is not None
         assert result.batch is not None
         names = [[turn.policy for turn in one.turns] for one in result.experience.trajectories]
@@ -184,12 +185,13 @@ def a_former_self_acts_with_the_weights_of_its_time_in_one_seat_of() -> Finding:
             wrong += taken not in {(step - 1) // 3 * 3, (step - 1) // 3 * 3 - 3}
             wrong += not _agrees(parts.lead.policy, then[taken], result.experience.trajectories[0], name)
         then[step] = _weights(parts.lead.policy)
-    hook = cast(FormerSelf, often.hooks[0])
+    hook = cast(PastSelves, often.hooks[0])
     memory = _memory(parts)
     again = hook.restore(hook.state(memory, parts), parts)
-    for (first, one), (second, other) in zip(memory["policy"].selves, again["policy"].selves, strict=True):
-        pairs = zip(one.module.state_dict().values(), other.module.state_dict().values(), strict=True)
-        wrong += first != second or one.name != other.name or any(not torch.equal(a, b) for a, b in pairs)
+    for one, other in zip(memory["policy"].selves, again["policy"].selves, strict=True):
+        pairs = zip(*(past.policy.module.state_dict().values() for past in (one, other)), strict=True)
+        same = (one.step, one.name, one.games, one.won) == (other.step, other.name, other.games, other.won)
+        wrong += not same or any(not torch.equal(a, b) for a, b in pairs)
     steps = sum(seated.values())
     return Finding(wrong == 0 and 4 <= steps <= 12 and len(seated) > 2, say(steps_with_one=steps, wrong=wrong))
 
@@ -213,30 +215,35 @@ def _agrees(policy: Any, weights: dict[str, torch.Tensor], one: Trajectory, name
 
 @claim(
     "As it is, a copy is taken every 5 steps, the 4 latest are kept, and one has a seat in half of the steps; where "
-    "every seat has a policy of its own there is none to take, and none is.",
+    "every seat has a policy of its own, a former self of one of them, drawn evenly, plays in its place.",
     "derived",
 )
 def as_it_is_a_copy_is_taken_every_5_steps_the_4_latest_are_kept() -> Finding:
-    parts, hook = _parts(PYTAG, "kuhn_poker"), cast(FormerSelf, PYTAG.hooks[0])
+    parts, hook = _parts(PYTAG, "kuhn_poker"), cast(PastSelves, PYTAG.hooks[0])
     apart, alone = _parts(PYTAG, "kuhn_poker", cast=Separate()), dict[str, Pool]()
-    memory, kept, guests = dict[str, Pool](), list[list[int]](), Counter[bool]()
+    memory, kept, guests, places = dict[str, Pool](), list[list[int]](), Counter[bool](), Counter[str]()
     for step in range(1, 401):
         memory = run_async(hook.before(parts, step, memory))
         alone = run_async(hook.before(apart, step, alone))
-        kept.append([taken for taken, _ in memory["policy"].selves])
+        kept.append(sorted(past.step for past in memory["policy"].selves))
         seats = cast(JointPlayer, hook.seat(parts.player, parts, step, memory)).seats
         guests[len(set(seats.values())) == 2] += 1
-        elsewhere = cast(JointPlayer, hook.seat(apart.player, apart, step, alone))
-        guests[False] += elsewhere.seats != cast(JointPlayer, apart.player).seats
+        elsewhere = cast(JointPlayer, hook.seat(apart.player, apart, step, alone)).seats
+        places.update(agent for agent, policy in elsewhere.items() if "@" in policy)
     due = [list(range(0, step, 5))[-4:] for step in range(1, 401)]
     near = abs(guests[True] / 400 - 0.5) < 0.1 and sum(guests.values()) == 400
-    return Finding(kept == due and near and not alone, say(share_of_steps=guests[True] / 400, pools_of_many=len(alone)))
+    even = sum(places.values()) == guests[True] and min(places.values()) > 60 and len(alone) == len(places) == 2
+    return Finding(kept == due and near and even, say(share_of_steps=guests[True] / 400, of_each=dict(places)))
 
 
 @claim("With a share of 0 the run is independent PPO's, bit for bit; with 1 it is another.", "derived")
 def with_a_share_of_0_the_run_is_independent_ppos_bit_for_bit_with() -> Finding:
     ends = []
-    for recipe in (IPPO, PYTAG.but(hooks=(FormerSelf(share=0.0),)), PYTAG.but(hooks=(FormerSelf(share=1.0),))):
+    for recipe in (
+        IPPO,
+        PYTAG.but(hooks=(PastSelves(every=5, keep=4, pool="latest", share=0.0),)),
+        PYTAG.but(hooks=(PastSelves(every=5, keep=4, pool="latest", share=1.0),)),
+    ):
         parts = _parts(recipe, "kuhn_poker", curriculum__prompts=16)
         for step in (1, 2, 3):
             run_async(train_step(parts, step))
