@@ -336,6 +336,7 @@ class Quantity(enum.StrEnum):
     PATHWISE = "pathwise"
     TEMPERATURE = "temperature"
     STATE_VALUE = "state_value"
+    CONSERVATIVE = "conservative"
 
 
 COMPARED = frozenset({Quantity.KL_EXACT, Quantity.DIVERGENCE})
@@ -357,6 +358,7 @@ class Evaluation:
     action by each of K critics; `backup` `[T]` what it should be, without gradient; `pathwise` `[T]` the actor's loss
     at an action drawn anew, whose gradient reaches the actor alone; `temperature` `[T]` the loss of the temperature.
     `state_value` `[T, 2]` is V of the state, and the smallest slow Q of the recorded action, without gradient.
+    `conservative` `[T, K]` is the soft maximum of Q over actions, less Q of the recorded one.
     """
 
     logp: Tensor
@@ -372,6 +374,7 @@ class Evaluation:
     pathwise: Tensor | None = None
     temperature: Tensor | None = None
     state_value: Tensor | None = None
+    conservative: Tensor | None = None
 
     def get(self, quantity: Quantity) -> Tensor:
         """The tensor of one quantity; raises `ValueError` when it was not evaluated."""

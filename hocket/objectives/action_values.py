@@ -88,6 +88,23 @@ class TemperatureLoss(_OfRows):
 
 
 @dataclass(frozen=True)
+class ConservativeLoss(_OfRows):
+    """Minimises coefficient sum_k (log sum_a' exp Q_k(s, a') - Q_k(s, a)), a recorded: values beyond the data fall."""
+
+    coefficient: float = 5.0
+
+    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.CONSERVATIVE})
+
+    def __post_init__(self) -> None:
+        if self.coefficient < 0:
+            raise ValueError(f"coefficient must be at least 0, not {self.coefficient}")
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        gap = now.get(Quantity.CONSERVATIVE)
+        return _terms(self.coefficient * gap.sum(1), batch, {"values/beyond": gap.detach().mean()})
+
+
+@dataclass(frozen=True)
 class ExpectileLoss(_OfRows):
     """Minimises |tau - 1(Q < V)| (Q - V)^2, whose minimum is an expectile of Q over the recorded actions.
 

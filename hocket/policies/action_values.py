@@ -95,9 +95,9 @@ class ValuePart(ControlPart):
             raise ConfigurationError(
                 f"policy {host.name!r}: this recipe needs {needs}, and the task's actions are {kind}; use {instead}"
             )
-        if host.network.body == "recurrent":
+        if host.network.remembers:
             raise ConfigurationError(
-                "network.body = recurrent remembers what was seen before, and single rows of a store have no before; "
+                f"network.body = {host.network.body} remembers what was seen before, and single rows of a store have no before; "
                 "use perceptron, or ppo"
             )
 
@@ -340,6 +340,53 @@ class SoftValues(VectorValues):
             target = -float(host.actions) if self.target_entropy is None else self.target_entropy
             quantities[Quantity.TEMPERATURE] = -alpha * (logp.detach() + target)
         return quantities
+
+
+@dataclass(frozen=True)
+class ConservativeValues(SoftValues):
+    """`SoftValues` whose critics also give a soft maximum over actions, which a loss can hold down: CQL.
+
+    It is the logarithm of a sum over actions, estimated from `samples` uniform ones, as many of the policy, and as many
+    of the policy in the state that follows, each divided by its density. The store's `noises` are 2 + 3 `samples`.
+
+    Attributes:
+        random: of recorded decisions none need to be uniform, so 0.
+    """
+
+    samples: int = 10
+    random: int = 0
+
+    quantities: ClassVar[frozenset[Quantity]] = SoftValues.quantities | {Quantity.CONSERVATIVE}
+
+    def _of_actor(self, host: PartHost, wanted: frozenset[Quantity], rows: EvaluatedRows) -> Mapping[Quantity, Tensor]:
+        quantities = dict(super()._of_actor(host, wanted, rows))
+        if Quantity.CONSERVATIVE in wanted:
+            actions, density = self._drawn(host, rows)
+            critics, count = critics_of(host), actions.shape[1]
+            seen = rows.seen[:, None].expand(-1, count, -1).flatten(0, 1)
+            values = critics(joined(seen, actions.flatten(0, 1))).unflatten(0, (-1, count))
+            recorded = critics(joined(rows.seen, rows.action))
+            quantities[Quantity.CONSERVATIVE] = (values - density[..., None]).logsumexp(1) - recorded
+        return quantities
+
+    @torch.no_grad()
+    def _drawn(self, host: PartHost, rows: EvaluatedRows) -> tuple[Tensor, Tensor]:
+        """Actions `[K, 3 samples, A]` and the logarithms of their densities `[K, 3 samples]`."""
+        noise = rows.column(NOISE)[:, 2:]
+        if noise.shape[1] != 3 * self.samples:
+            raise ConfigurationError(
+                f"{self.samples} samples of this policy read {2 + 3 * self.samples} noises a row, and the store draws "
+                f"{2 + noise.shape[1]}; set store.noises to {2 + 3 * self.samples}"
+            )
+        uniform, *others = noise.split(self.samples, 1)
+        drawn = [2 * torch.special.ndtr(uniform) - 1]
+        density = [torch.full(uniform.shape[:2], -math.log(2.0) * host.actions, dtype=noise.dtype)]
+        for outputs, normal in zip((rows.outputs, host.module.actor(following(host, rows))), others, strict=True):
+            repeated = outputs.repeat_interleave(self.samples, 0)
+            action, logp = SquashedGaussian.of(repeated).reached(normal.flatten(0, 1))
+            drawn.append(action.unflatten(0, (-1, self.samples)))
+            density.append(logp.unflatten(0, (-1, self.samples)))
+        return torch.cat(drawn, 1), torch.cat(density, 1)
 
 
 @dataclass(frozen=True)

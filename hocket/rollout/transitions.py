@@ -22,8 +22,9 @@ from hocket.core.joint import apart
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.signals import REWARD, paid_at_decisions, rewards_by_occurrence
-from hocket.core.stored_rows import ALLOWED_THEN, FOLLOWING, GOES_ON, NOISE, PAID, PLACE
+from hocket.core.stored_rows import ALLOWED_THEN, FOLLOWING, GOES_ON, NOISE, PAID, PLACE, STEP, TO_GO
 from hocket.rollout.recorded_rows import read_rows
+from hocket.rollout.row_sequences import ending_at, in_sequences
 from hocket.rollout.store import Columns, Store, blank, cut, length
 from hocket.rollout.sum_tree import SumTree
 from hocket.stages import State
@@ -42,7 +43,9 @@ class Transitions(Store):
 
     Attributes:
         size: rows kept. rows: of a mini-batch. steps: the decisions that a row joins, n. gamma: discount per decision.
-        take: how rows are drawn. ratio: gradients per fresh decision. gradients_per_step: a fixed number instead.
+        length: rows of a sequence. Above 1, a draw takes a row and those before it in its episode, `length` in all where
+            there are so many; `rows` counts sequences. take: how rows are drawn. ratio: gradients per fresh decision. gradients_per_step: a fixed number instead.
+        noises: standard normal numbers drawn with a row, for so many actions drawn anew; of vectors alone.
         begin: the least number of rows before anything is learnt. draws: of a step; with more than one, later draws
             know the errors of earlier ones, and other policies' changes.
         alpha, beta: of prioritised draws.
@@ -52,10 +55,12 @@ class Transitions(Store):
     size: int = 1_000_000
     rows: int = 256
     steps: int = 1
+    length: int = 1
     gamma: float = 0.99
     take: Literal["uniform", "prioritised"] = "uniform"
     ratio: float = 1.0
     gradients_per_step: int | None = None
+    noises: int = 2
     begin: int = 100
     draws: int = 1
     alpha: float = 0.6
@@ -65,8 +70,8 @@ class Transitions(Store):
     def __post_init__(self) -> None:
         if self.take not in ("uniform", "prioritised"):
             raise ValueError(f"take must be uniform or prioritised, not {self.take!r}")
-        if min(self.rows, self.steps, self.draws) < 1 or self.begin < 0:
-            raise ValueError("rows, steps and draws must be at least 1, and begin at least 0")
+        if min(self.rows, self.steps, self.draws, self.length) < 1 or self.noises < 2 or self.begin < 0:
+            raise ValueError("rows, steps, draws and length must be at least 1, noises at least 2, and begin at least 0")
         if self.size < self.rows:
             raise ValueError(
                 f"size = {self.size} keeps fewer rows than a mini-batch has ({self.rows}); set a larger size"
@@ -112,7 +117,7 @@ class Transitions(Store):
         """
         split = apart(batch)
         for name in batch.names["policy"]:
-            columns = rows_of(split.of_policy(name), self.steps, self.gamma)
+            columns = rows_of(split.of_policy(name), self.steps, self.gamma, sequences=self.length > 1)
             if columns and length(columns):
                 state["rings"][name] = self._extended(state["rings"].get(name), columns, name)
         return state
@@ -146,13 +151,18 @@ class Transitions(Store):
         rings: Mapping[str, State] = state["rings"]
         if not rings:
             raise ConfigurationError("the store is empty, so nothing can be drawn; let it keep a step first")
-        drawn, places, weights = [], [], []
+        drawn, places, weights, counts = [], [], [], []
         for ring in rings.values():
             place, weight = self._places(ring, count, key.derive("rows").numpy())
+            if self.length > 1:
+                place, reach = ending_at(place, self.length, ring["columns"][STEP.name], int(ring["added"]))
+                weight = np.repeat(weight, reach)
+                counts.append(reach)
             places.append(place)
             weights.append(weight)
             drawn.append(cut(ring["columns"], place))
-        return _batch(list(rings), drawn, places, weights, key)
+        batch = _batch(list(rings), drawn, places, weights, key, self.noises)
+        return batch if self.length == 1 else in_sequences(batch, counts)
 
     def _places(self, ring: State, count: int, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
         """The places of drawn rows `[count]`, and their weights."""
@@ -185,11 +195,11 @@ def _check_shapes(kept: Columns, columns: Columns, policy: str) -> None:
 # ---------------------------------------------------------------- rows
 
 
-def rows_of(batch: Batch, steps: int, gamma: float) -> Columns:
+def rows_of(batch: Batch, steps: int, gamma: float, *, sequences: bool = False) -> Columns:
     """The counted decisions of a rewarded batch of one policy as rows; each joins `steps` of them.
 
     Rows hold `observed`, `action`, `logp` (NaN where unknown), `paid`, `following`, `goes_on`, and where actions were
-    restricted `allowed` and `allowed_then`. A decision whose episode was cut without a final state is left out.
+    restricted `allowed` and `allowed_then`; for `sequences` also `step` and `to_go`. A decision whose episode was cut without a final state is left out.
     """
     occurrences = batch.occurrences
     size = len(occurrences)
@@ -229,6 +239,11 @@ def rows_of(batch: Batch, steps: int, gamma: float) -> Columns:
         then = allowed[np.minimum(reach, size - 1)]
         then[ended] = True  # What a final state allows is not recorded.
         columns |= {"allowed": allowed, "allowed_then": then}
+    if sequences:
+        starts = np.concatenate([[0], ends[:-1] + 1])[np.searchsorted(ends, place)]
+        total = np.concatenate([[0.0], np.cumsum(reward)])
+        columns |= {STEP.name: (place - starts).astype(np.int64)}
+        columns |= {TO_GO.name: (total[last + 1] - total[place]).astype(np.float32)}
     return cut(columns, usable)
 
 
@@ -260,7 +275,12 @@ def _final_states(
 
 
 def _batch(
-    policies: list[str], drawn: list[Columns], places: list[NDArray[Any]], weights: list[NDArray[Any]], key: Key
+    policies: list[str],
+    drawn: list[Columns],
+    places: list[NDArray[Any]],
+    weights: list[NDArray[Any]],
+    key: Key,
+    noises: int,
 ) -> Batch:
     """Rows of each policy as a batch: a turn for each policy, a trajectory for each row."""
     sizes = [length(columns) for columns in drawn]
@@ -276,12 +296,13 @@ def _batch(
     every, turns = torch.arange(size), torch.arange(number)
     annotations = {FOLLOWING.name: column("following"), GOES_ON.name: goes_on, PAID.name: column("paid")}
     annotations[PLACE.name] = torch.from_numpy(np.concatenate(places))
+    annotations |= {name: column(name) for name in (STEP.name, TO_GO.name) if name in drawn[0]}
     allowed: list[NDArray[Any] | None] = []
     if "allowed" in drawn[0]:
         annotations[ALLOWED_THEN.name] = column("allowed_then")
         allowed = [columns["allowed"] for columns in drawn]
     if action.is_floating_point():
-        shape = (size, 2, action.shape[-1])
+        shape = (size, noises, action.shape[-1])
         normal = key.derive("noise").numpy().standard_normal(shape, np.float32)
         annotations[NOISE.name] = torch.from_numpy(normal)
     known = ~torch.isnan(logp)
