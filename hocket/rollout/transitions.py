@@ -6,7 +6,7 @@ its value counts. Several decisions are joined as rows are added, when their who
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -49,7 +49,8 @@ class Transitions(Store):
         begin: the least number of rows before anything is learnt. draws: of a step; with more than one, later draws
             know the errors of earlier ones, and other policies' changes.
         alpha, beta: of prioritised draws.
-        data: files of recorded decisions, with which the store begins, separated by commas; see `hocket record`.
+        data: files of recorded decisions, with which the store begins, separated by commas; see `hocket record`. With
+            `FILE=SHARE` for each, rows are drawn from them in these shares, and from fresh decisions in what is left.
     """
 
     size: int = 1_000_000
@@ -82,8 +83,23 @@ class Transitions(Store):
             raise ValueError(f"gamma must lie in [0, 1], not {self.gamma}")
         if not self.ratio > 0 or (self.gradients_per_step is not None and self.gradients_per_step < 1):
             raise ValueError("ratio must be positive, and gradients_per_step at least 1")
+        shares = [share for _, share in self._files if share is not None]
+        if shares and (len(shares) < len(self._files) or min(shares) < 0 or not 0 < sum(shares) <= 1 + 1e-9):
+            raise ValueError(f"data = {self.data}: give every file a share of at least 0, with a sum in (0, 1]")
+        if shares and self.take == "prioritised":
+            raise ValueError(f"data = {self.data}: rows are drawn by shares or by errors; drop the shares, or take")
         if min(self.alpha, self.beta) < 0:
             raise ValueError("alpha and beta must be at least 0")
+
+    @property
+    def _files(self) -> list[tuple[str, float | None]]:
+        """The files of `data`, with their shares.
+
+        Raises:
+            ValueError: for a share that is no number.
+        """
+        parts = [part.strip().rpartition("=") for part in (self.data or "").split(",") if part.strip()]
+        return [(name, float(share)) if mark else (share, None) for name, mark, share in parts]
 
     @property
     def reads_errors(self) -> bool:
@@ -96,10 +112,13 @@ class Transitions(Store):
             ConfigurationError: when a file of `data` is missing or wrong.
         """
         state: State = {"rings": {}}
-        for file in (self.data or "").split(",") if self.data else ():
-            batch = pack(read_rows(Path(file.strip()), POLICY))
+        sources: list[tuple[int, float]] = []
+        for file, share in self._files:
+            batch = pack(read_rows(Path(file), POLICY))
             state = self.add(state, paid_at_decisions(batch, batch.scores["reward"].values))
-        return state
+            if share is not None:
+                sources.append((int(state["rings"][POLICY]["added"]), share))
+        return {**state, "sources": sources} if sources else state
 
     def gradients(self, state: State, fresh: int) -> int:
         held = [min(int(ring["added"]), self.size) for ring in state["rings"].values()]
@@ -119,7 +138,12 @@ class Transitions(Store):
         for name in batch.names["policy"]:
             columns = rows_of(split.of_policy(name), self.steps, self.gamma, sequences=self.length > 1)
             if columns and length(columns):
-                state["rings"][name] = self._extended(state["rings"].get(name), columns, name)
+                ring = state["rings"][name] = self._extended(state["rings"].get(name), columns, name)
+                if "sources" in state and int(ring["added"]) > self.size:
+                    raise ConfigurationError(
+                        f"store.size = {self.size}: data of which a share is drawn and fresh decisions no longer fit; set "
+                        "a larger size"
+                    )
         return state
 
     def _extended(self, ring: State | None, columns: Columns, policy: str) -> State:
@@ -153,7 +177,7 @@ class Transitions(Store):
             raise ConfigurationError("the store is empty, so nothing can be drawn; let it keep a step first")
         drawn, places, weights, counts = [], [], [], []
         for ring in rings.values():
-            place, weight = self._places(ring, count, key.derive("rows").numpy())
+            place, weight = self._places(ring, count, key.derive("rows").numpy(), state.get("sources", ()))
             if self.length > 1:
                 place, reach = ending_at(place, self.length, ring["columns"][STEP.name], int(ring["added"]))
                 weight = np.repeat(weight, reach)
@@ -164,9 +188,13 @@ class Transitions(Store):
         batch = _batch(list(rings), drawn, places, weights, key, self.noises)
         return batch if self.length == 1 else in_sequences(batch, counts)
 
-    def _places(self, ring: State, count: int, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The places of drawn rows `[count]`, and their weights."""
+    def _places(
+        self, ring: State, count: int, rng: np.random.Generator, sources: Sequence[tuple[int, float]]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The places of drawn rows `[count]`, and their weights; `sources` end at a row and have a share each."""
         held = min(int(ring["added"]), self.size)
+        if sources:
+            return by_shares(sources, held, count, rng), np.ones(count, np.float32)
         if not self.reads_errors:
             return rng.integers(0, held, count), np.ones(count, np.float32)
         place, share = ring["tree"].draw(rng.random(count))
@@ -180,6 +208,19 @@ class Transitions(Store):
             ring["tree"].put(places, priority)
             ring["largest"] = max(float(ring["largest"]), float(priority.max(initial=0.0)))
         return state
+
+
+def by_shares(
+    sources: Sequence[tuple[int, float]], held: int, count: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Places of rows `[count]` in these shares: source i ends before row `sources[i][0]`; the rest are fresh rows."""
+    ends = np.array([*(int(end) for end, _ in sources), held])
+    shares = np.array([float(share) for _, share in sources])
+    shares = np.append(shares, max(1.0 - shares.sum(), 0.0))
+    starts = np.concatenate([[0], ends[:-1]])
+    shares *= ends > starts
+    source = rng.choice(len(ends), size=count, p=shares / shares.sum())
+    return starts[source] + (rng.random(count) * (ends - starts)[source]).astype(np.int64)
 
 
 def _check_shapes(kept: Columns, columns: Columns, policy: str) -> None:
