@@ -32,4 +32,5 @@ ALLOWED_THEN = StoredColumn("allowed_then", "The actions that will be allowed, [
 NOISE = StoredColumn("noise", "Standard normal numbers for actions that are drawn anew, [T, noises, A].")
 STEP = StoredColumn("step", "The place of the row in its episode, [T]; of stores with sequences.")
 TO_GO = StoredColumn("to_go", "What the episode pays from this row on, undiscounted, [T]; of stores with sequences.")
+KIND = StoredColumn("kind", "The kind of recorded decision, [T], 1 and above; of data that state kinds.")
 PLACE = StoredColumn("place", "The place of the row in its store, [T].")

@@ -107,7 +107,8 @@ class ValuePart(ControlPart):
             actor.decisions += len(mine)
 
 
-def _slow_copy(module: nn.Module) -> nn.Module:
+def slow_copy(module: nn.Module) -> nn.Module:
+    """A copy that no gradient trains."""
     return copy.deepcopy(module).requires_grad_(False)
 
 
@@ -173,7 +174,7 @@ class ChoiceValues(ValuePart):
         self._check(host, discrete=True)
         host.action_form = Choosing(host.actions, self.duelling, self.first, self.last, self.over)
         host.remake_actor()
-        host.module.slow = _slow_copy(host.module.actor)
+        host.module.slow = slow_copy(host.module.actor)
 
     def evaluated(self, host: PartHost, wanted: frozenset[Quantity], rows: EvaluatedRows) -> Mapping[Quantity, Tensor]:
         head = cast(Greedy, rows.head)
@@ -259,7 +260,7 @@ class VectorValues(ValuePart):
         sizes = (host.observations + host.actions, *host.hidden, 1)
         made = Critics(self.ensemble, sizes, activation=host.network.activation, key=host.key.derive("critics"))
         host.module.critics = made
-        host.module.slow = _slow_copy(made)
+        host.module.slow = slow_copy(made)
 
     def _form(self, host: PartHost) -> _Vectors:
         raise NotImplementedError
@@ -413,7 +414,7 @@ class DeterministicValues(VectorValues):
 
     def begin(self, host: PartHost) -> None:
         super().begin(host)
-        host.module.slow_actor = _slow_copy(host.module.actor)
+        host.module.slow_actor = slow_copy(host.module.actor)
 
     def _backup(self, host: PartHost, rows: EvaluatedRows) -> Tensor:
         later = following(host, rows)

@@ -5,6 +5,7 @@
     rewards [N]
     terminations [N]         whether the task itself ended with it, 0 or 1
     truncations [N]          whether a limit cut the episode after it, 0 or 1
+    kinds [N]                of decisions, whole numbers from 1 on, for recipes that weigh them; optional
     next_observations [N, O] after each decision; without them the last rows of cut episodes are left out
 
 The names `terminals` and `timeouts` of D4RL are read as well, and folders of Minari (`hocket.rollout.minari_rows`).
@@ -72,6 +73,7 @@ def read_rows(file: Path, policy: str) -> list[Trajectory]:
     for number, end in enumerate(ends.tolist()):
         rows = slice(start, end + 1)
         turn = Turn("agent", policy, columns["observations"][rows], columns["actions"][rows])
+        turn.segment = columns["kinds"][rows] if "kinds" in columns else None
         terminated = bool(columns["terminations"][end])
         episodes.append(
             Trajectory(
@@ -126,6 +128,10 @@ def _checked(file: Path, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[
                 f"store.data: {name} of {file} has the shape {list(columns[name].shape)}; give one number a row"
             )
         columns[name] = columns[name].reshape(size)
+    if "kinds" in columns:
+        kinds = columns["kinds"]
+        if kinds.dtype.kind not in "iu" or kinds.shape != (size,) or kinds.min(initial=1) < 1:
+            raise ConfigurationError(f"store.data: kinds of {file} are not whole numbers from 1 on; write one a row")
     ended = (columns["terminations"] != 0) | (columns["truncations"] != 0)
     if not ended.any():
         raise ConfigurationError(

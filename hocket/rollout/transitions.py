@@ -22,7 +22,7 @@ from hocket.core.joint import apart
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.signals import REWARD, paid_at_decisions, rewards_by_occurrence
-from hocket.core.stored_rows import ALLOWED_THEN, FOLLOWING, GOES_ON, NOISE, PAID, PLACE, STEP, TO_GO
+from hocket.core.stored_rows import ALLOWED_THEN, FOLLOWING, GOES_ON, KIND, NOISE, PAID, PLACE, STEP, TO_GO
 from hocket.rollout.recorded_rows import read_rows
 from hocket.rollout.row_sequences import ending_at, in_sequences
 from hocket.rollout.store import Columns, Store, blank, cut, length
@@ -240,7 +240,7 @@ def rows_of(batch: Batch, steps: int, gamma: float, *, sequences: bool = False) 
     """The counted decisions of a rewarded batch of one policy as rows; each joins `steps` of them.
 
     Rows hold `observed`, `action`, `logp` (NaN where unknown), `paid`, `following`, `goes_on`, and where actions were
-    restricted `allowed` and `allowed_then`; for `sequences` also `step` and `to_go`. A decision whose episode was cut without a final state is left out.
+    restricted `allowed` and `allowed_then`; for `sequences` also `step` and `to_go`; of data that state kinds `kind`. A decision whose episode was cut without a final state is left out.
     """
     occurrences = batch.occurrences
     size = len(occurrences)
@@ -280,6 +280,8 @@ def rows_of(batch: Batch, steps: int, gamma: float, *, sequences: bool = False) 
         then = allowed[np.minimum(reach, size - 1)]
         then[ended] = True  # What a final state allows is not recorded.
         columns |= {"allowed": allowed, "allowed_then": then}
+    if (kind := batch.segment.numpy()[decision]).any():
+        columns[KIND.name] = kind
     if sequences:
         starts = np.concatenate([[0], ends[:-1] + 1])[np.searchsorted(ends, place)]
         total = np.concatenate([[0.0], np.cumsum(reward)])
@@ -337,7 +339,7 @@ def _batch(
     every, turns = torch.arange(size), torch.arange(number)
     annotations = {FOLLOWING.name: column("following"), GOES_ON.name: goes_on, PAID.name: column("paid")}
     annotations[PLACE.name] = torch.from_numpy(np.concatenate(places))
-    annotations |= {name: column(name) for name in (STEP.name, TO_GO.name) if name in drawn[0]}
+    annotations |= {name: column(name) for name in (KIND.name, STEP.name, TO_GO.name) if name in drawn[0]}
     allowed: list[NDArray[Any] | None] = []
     if "allowed" in drawn[0]:
         annotations[ALLOWED_THEN.name] = column("allowed_then")
