@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from hocket.core.batch import Batch, Level
 from hocket.core.policy_parts import PolicyPart
+from hocket.policies.dynamics import DynamicsEnsemble
 from hocket.stages import Objective
 from hocket.types import Evaluation, Quantity, Terms
 
@@ -144,3 +145,31 @@ class AdvantageWeightedLikelihood(_OfRows):
         value, best = now.get(Quantity.STATE_VALUE).detach().unbind(1)
         weight = (self.beta * (best - value)).exp().clamp(max=self.limit)
         return _terms(-weight * now.logp, batch, {"actor/weight": weight.mean()})
+
+
+@dataclass(frozen=True)
+class DynamicsLoss(_OfRows):
+    """Minimises coefficient sum_k -log p_k of what followed and was paid, by each of K models: a learnt world.
+
+    It is a regulariser of any recipe that learns from a store of vectors of actions, with `store.steps` = 1.
+
+    Attributes:
+        models: K.
+    """
+
+    coefficient: float = 1.0
+    models: int = 5
+
+    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.DYNAMICS})
+
+    def __post_init__(self) -> None:
+        if not self.coefficient > 0:
+            raise ValueError(f"coefficient must be positive, not {self.coefficient}")
+
+    @property
+    def policy_parts(self) -> tuple[PolicyPart, ...]:
+        return (DynamicsEnsemble(self.models),)
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        loss = now.get(Quantity.DYNAMICS)
+        return _terms(self.coefficient * loss.sum(1), batch, {"dynamics/loss": loss.detach().mean()})

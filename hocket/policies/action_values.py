@@ -29,7 +29,7 @@ from hocket.types import Quantity
 
 
 class Critics(nn.Module):
-    """K perceptrons as one stack of matrices: `[B, I]` to `[B, K]`.
+    """K perceptrons as one stack of matrices: `[B, I]` to `[B, K]`, for one output each.
 
     Initial weights are uniform within one over the root of the inputs, as in `torch.nn.Linear`.
     """
@@ -45,6 +45,10 @@ class Critics(nn.Module):
 
     def forward(self, x: Tensor, *, frozen: bool = False) -> Tensor:
         """Values `[B, K]`; `frozen` takes the weights as constants."""
+        return self.outputs(x, frozen=frozen).squeeze(-1).t()
+
+    def outputs(self, x: Tensor, *, frozen: bool = False) -> Tensor:
+        """What each gives, `[K, B, outputs]`."""
         weights, biases = (cast(dict[str, Tensor], held._parameters).values() for held in (self.weights, self.biases))
         layers = list(zip(weights, biases, strict=True))
         if frozen:
@@ -52,7 +56,7 @@ class Critics(nn.Module):
         x = x.expand(layers[0][0].shape[0], *x.shape)
         for weight, bias in layers[:-1]:
             x = self.activation(torch.baddbmm(bias, x, weight))
-        return torch.baddbmm(layers[-1][1], x, layers[-1][0]).squeeze(-1).t()
+        return torch.baddbmm(layers[-1][1], x, layers[-1][0])
 
 
 class Temperature(nn.Module):
