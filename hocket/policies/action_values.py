@@ -101,8 +101,8 @@ class ValuePart(ControlPart):
             )
         if host.network.remembers:
             raise ConfigurationError(
-                f"network.body = {host.network.body} remembers what was seen before, and single rows of a store have no before; "
-                "use perceptron, or ppo"
+                f"network.body = {host.network.body} remembers what was seen before, and single rows of a store have "
+                "no before; use perceptron, or ppo"
             )
 
     def observe(self, host: PartHost, batch: Batch, mine: Tensor) -> None:
@@ -369,7 +369,7 @@ class ConservativeValues(SoftValues):
             actions, density = self._drawn(host, rows)
             critics, count = critics_of(host), actions.shape[1]
             seen = rows.seen[:, None].expand(-1, count, -1).flatten(0, 1)
-            values = critics(joined(seen, actions.flatten(0, 1))).unflatten(0, (-1, count))
+            values = critics(joined(seen, actions.flatten(0, 1))).reshape(len(rows.seen), count, -1)
             recorded = critics(joined(rows.seen, rows.action))
             quantities[Quantity.CONSERVATIVE] = (values - density[..., None]).logsumexp(1) - recorded
         return quantities
@@ -383,14 +383,14 @@ class ConservativeValues(SoftValues):
                 f"{self.samples} samples of this policy read {2 + 3 * self.samples} noises a row, and the store draws "
                 f"{2 + noise.shape[1]}; set store.noises to {2 + 3 * self.samples}"
             )
-        uniform, *others = noise.split(self.samples, 1)
+        uniform, *others = torch.split(noise, self.samples, 1)
         drawn = [2 * torch.special.ndtr(uniform) - 1]
         density = [torch.full(uniform.shape[:2], -math.log(2.0) * host.actions, dtype=noise.dtype)]
         for outputs, normal in zip((rows.outputs, host.module.actor(following(host, rows))), others, strict=True):
             repeated = outputs.repeat_interleave(self.samples, 0)
             action, logp = SquashedGaussian.of(repeated).reached(normal.flatten(0, 1))
-            drawn.append(action.unflatten(0, (-1, self.samples)))
-            density.append(logp.unflatten(0, (-1, self.samples)))
+            drawn.append(action.reshape(uniform.shape))
+            density.append(logp.reshape(uniform.shape[:2]))
         return torch.cat(drawn, 1), torch.cat(density, 1)
 
 

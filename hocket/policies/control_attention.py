@@ -31,7 +31,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         query, keys, values = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.joint(self.first(x)).chunk(3, -1)
+            part.reshape(*x.shape[:2], self.heads, -1).transpose(1, 2)
+            for part in self.joint(self.first(x)).chunk(3, -1)
         )
         attended = functional.scaled_dot_product_attention(query, keys, values, is_causal=True)
         x = x + self.out(attended.transpose(1, 2).flatten(2))
@@ -41,7 +42,7 @@ class Block(nn.Module):
 
 def linear(narrow: int, wide: int, key: Key) -> nn.Linear:
     """A layer with normal weights of variance 1 / inputs, and biases 0."""
-    made = nn.utils.skip_init(nn.Linear, narrow, wide)
+    made = nn.Linear(narrow, wide, device="meta").to_empty(device="cpu")  # Else the global generator draws weights.
     with torch.no_grad():
         made.weight.normal_(0.0, 1 / math.sqrt(narrow), generator=key.torch())
         made.bias.zero_()
@@ -66,7 +67,7 @@ class Windowed(Carrying):
         raise NotImplementedError
 
     def step(self, inputs: Tensor, carried: Tensor) -> tuple[Tensor, Tensor]:
-        rows, count = carried[:, :-1].unflatten(1, (self.window, self.inputs)), carried[:, -1:]
+        rows, count = carried[:, :-1].reshape(-1, self.window, self.inputs), carried[:, -1:]
         full = (count >= self.window)[..., None]
         rows = torch.where(full, rows.roll(-1, 1), rows)
         place = count.clamp(max=self.window - 1)
@@ -81,7 +82,7 @@ class Windowed(Carrying):
         if beyond <= 0:
             return outputs
         windows = inputs.unfold(1, self.window, 1)[:, 1:].transpose(2, 3)
-        last = self.read(windows.flatten(0, 1))[:, -1].unflatten(0, (len(inputs), beyond))
+        last = self.read(windows.flatten(0, 1))[:, -1].reshape(len(inputs), beyond, -1)
         return torch.cat([outputs, last], 1)
 
 

@@ -152,10 +152,11 @@ class ControlPart(PolicyPart):
     """A part of control policies. Its networks, if it has any, are named modules of the policy's module.
 
     Attributes:
-        recurrent: whether decisions depend on what was seen before. reads_rewards: whether on rewards. critics: names of its modules beside `critic` that
-            values alone need, which `add_critics` makes. groups: of its weights that are neither the actor's nor the
-            critic's, in `ControlPolicy.parts`: a name, and the module that they are in. slow: by module of a slow copy,
-            the module that it follows. quantities: those that `evaluated` gives.
+        recurrent: whether decisions depend on what was seen before. reads_rewards: whether on rewards. critics: names
+            of its modules beside `critic` that values alone need, which `add_critics` makes. groups: of its weights
+            that are neither the actor's nor the critic's, in `ControlPolicy.parts`: a name, and the module that they
+            are in. slow: by module of a slow copy, the module that it follows. quantities: those that `evaluated`
+            gives.
     """
 
     recurrent: ClassVar[bool] = False

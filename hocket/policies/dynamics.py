@@ -90,17 +90,20 @@ def penalty(believed: Prediction, kind: Penalty) -> Tensor:
     """How uncertain the models are, `[B]` (Lu et al., arXiv:2110.04135; norms are over what is seen and paid).
 
     `aleatoric` is max_i |S_i| of the deviations, MOPO's; `pairwise` max_ij |mu_i - mu_j|, MOReL's; `variance` the norm
-    of the deviation among the means; `mixture` that of the mixture, the root of mean_i(S_i^2 + mu_i^2) - mean_i(mu_i)^2;
+    of the deviation among the means; `mixture` that of the mixture's, mean_i(S_i^2 + mu_i^2) - mean_i(mu_i)^2 squared;
     `left-out` the mean KL of each model from the Gaussian of the others' moments.
 
     Raises:
         ValueError: for an unknown kind.
     """
+    value: Tensor
     mean, deviation = believed.mean, believed.deviation
     if kind == "aleatoric":
-        return deviation.norm(dim=-1).amax(0)
+        value = deviation.norm(dim=-1).amax(0)
+        return value
     if kind == "pairwise":
-        return (mean[:, None] - mean).norm(dim=-1).amax((0, 1))
+        value = (mean[:, None] - mean).norm(dim=-1).amax((0, 1))
+        return value
     spread = mean.var(0, unbiased=False)
     if kind == "variance":
         return spread.sum(-1).sqrt()

@@ -17,8 +17,8 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.stored_rows import STEP, TO_GO
 from hocket.policies.control_attention import Windowed, layers_of, linear
-from hocket.policies.control_parts import ControlPart, Links, PartHost
 from hocket.policies.control_heads import NEVER, Categorical, DiagonalGaussian, Head
+from hocket.policies.control_parts import ControlPart, Links, PartHost
 
 _TIMES = 1024
 """Places in an episode with an embedding of their own; later ones share the last."""
@@ -38,7 +38,7 @@ class DecisionTransformer(Windowed):
 
     def __init__(self, seen: int, actions: int, hidden: tuple[int, ...], *, window: int, key: Key) -> None:
         super().__init__(seen + actions + 2, window)
-        self.sizes = (seen, 1, actions, 1)
+        self.sizes = [seen, 1, actions, 1]
         width, self.blocks = layers_of(hidden, key)
         self.of_seen, self.of_return = linear(seen, width, key.derive("seen")), linear(1, width, key.derive("return"))
         self.of_action = linear(actions, width, key.derive("action"))
@@ -50,7 +50,7 @@ class DecisionTransformer(Windowed):
 
     def states(self, rows: Tensor) -> Tensor:
         """What the last block gives at every decision of windows `[B, L, I]`: `[B, L, width]`."""
-        seen, to_go, before, step = rows.split(self.sizes, -1)
+        seen, to_go, before, step = torch.split(rows, self.sizes, -1)
         place = step[..., 0].long().clamp(0, _TIMES - 1)
         now, earlier = self.times[place], self.times[(place - 1).clamp(min=0)]
         tokens = [self.of_action(before) + earlier, self.of_return(to_go) + now, self.of_seen(seen) + now]
@@ -140,7 +140,7 @@ class ReturnConditioned(ControlPart):
         return host.actions + 2
 
     def step(self, host: PartHost, seen: Tensor, carried: Tensor) -> tuple[Tensor, Tensor]:
-        to_go, before, step = carried.split((1, host.actions, 1), 1)
+        to_go, before, step = torch.split(carried, [1, host.actions, 1], 1)
         wanted = torch.nan_to_num(_actor(host).wanted)
         to_go = torch.where(step == 0, wanted, to_go)
         read = torch.cat([seen, to_go / self.scale, before, step], 1)

@@ -168,8 +168,8 @@ class _Table:
             carries = getattr(self.controllers[name], "carries", 0)
             if getattr(self.controllers[name], "reads_rewards", False):
                 raise ConfigurationError(
-                    f"policy {name!r} reads what its decisions were paid, which a team's policies do not; use a task of "
-                    "one agent, such as gym:Pendulum-v1"
+                    f"policy {name!r} reads what its decisions were paid, which a team's policies do not; use a task "
+                    "of one agent, such as gym:Pendulum-v1"
                 )
             if carries:
                 self.carried[name] = np.zeros((len(members), player.width, carries), np.float32)

@@ -20,7 +20,7 @@ def minari_columns(folder: Path) -> dict[str, NDArray[Any]]:
     The last decision of an episode with no end counts as cut.
 
     Raises:
-        ConfigurationError: without h5py, for a folder that holds no such data, and for observations or actions in parts.
+        ConfigurationError: without h5py, for a folder without such data, and for observations or actions in parts.
     """
     file = next((place for place in (folder / "data" / FILE, folder / FILE) if place.is_file()), None)
     if file is None:
@@ -28,7 +28,7 @@ def minari_columns(folder: Path) -> dict[str, NDArray[Any]]:
             f"store.data: folder {folder} has no {FILE}; name a data set's folder of Minari, of the format hdf5"
         )
     try:
-        import h5py
+        import h5py  # type: ignore[import-untyped]
     except ImportError:
         raise ConfigurationError(f"store.data: {file} is read by h5py; pip install h5py") from None
     columns: dict[str, list[NDArray[Any]]] = {}

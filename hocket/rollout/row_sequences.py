@@ -42,7 +42,7 @@ def in_sequences(batch: Batch, counts: Sequence[NDArray[np.int64]]) -> Batch:
     sequence = torch.repeat_interleave(every, rows)
     ends = torch.cumsum(rows, 0) - 1
 
-    def split(held: Sequence[NDArray[Any] | None]) -> list[NDArray[Any] | None]:
+    def split(held: Sequence[NDArray[Any] | None]) -> list[NDArray[Any]]:
         return [
             part
             for whole, sizes in zip(held, counts, strict=bool(held))

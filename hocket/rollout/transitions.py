@@ -43,8 +43,9 @@ class Transitions(Store):
 
     Attributes:
         size: rows kept. rows: of a mini-batch. steps: the decisions that a row joins, n. gamma: discount per decision.
-        length: rows of a sequence. Above 1, a draw takes a row and those before it in its episode, `length` in all where
-            there are so many; `rows` counts sequences. take: how rows are drawn. ratio: gradients per fresh decision. gradients_per_step: a fixed number instead.
+        length: rows of a sequence. Above 1, a draw takes a row and those before it in its episode, `length` in all
+            where there are so many; `rows` counts sequences.
+        take: how rows are drawn. ratio: gradients per fresh decision. gradients_per_step: a fixed number instead.
         noises: standard normal numbers drawn with a row, for so many actions drawn anew; of vectors alone.
         begin: the least number of rows before anything is learnt. draws: of a step; with more than one, later draws
             know the errors of earlier ones, and other policies' changes.
@@ -72,7 +73,9 @@ class Transitions(Store):
         if self.take not in ("uniform", "prioritised"):
             raise ValueError(f"take must be uniform or prioritised, not {self.take!r}")
         if min(self.rows, self.steps, self.draws, self.length) < 1 or self.noises < 2 or self.begin < 0:
-            raise ValueError("rows, steps, draws and length must be at least 1, noises at least 2, and begin at least 0")
+            raise ValueError(
+                "rows, steps, draws and length must be at least 1, noises at least 2, and begin at least 0"
+            )
         if self.size < self.rows:
             raise ValueError(
                 f"size = {self.size} keeps fewer rows than a mini-batch has ({self.rows}); set a larger size"
@@ -141,8 +144,8 @@ class Transitions(Store):
                 ring = state["rings"][name] = self._extended(state["rings"].get(name), columns, name)
                 if "sources" in state and int(ring["added"]) > self.size:
                     raise ConfigurationError(
-                        f"store.size = {self.size}: data of which a share is drawn and fresh decisions no longer fit; set "
-                        "a larger size"
+                        f"store.size = {self.size}: data of which a share is drawn and fresh decisions no longer fit; "
+                        "set a larger size"
                     )
         return state
 
@@ -220,7 +223,8 @@ def by_shares(
     starts = np.concatenate([[0], ends[:-1]])
     shares *= ends > starts
     source = rng.choice(len(ends), size=count, p=shares / shares.sum())
-    return starts[source] + (rng.random(count) * (ends - starts)[source]).astype(np.int64)
+    places: NDArray[np.int64] = starts[source] + (rng.random(count) * (ends - starts)[source]).astype(np.int64)
+    return places
 
 
 def _check_shapes(kept: Columns, columns: Columns, policy: str) -> None:
@@ -240,7 +244,8 @@ def rows_of(batch: Batch, steps: int, gamma: float, *, sequences: bool = False) 
     """The counted decisions of a rewarded batch of one policy as rows; each joins `steps` of them.
 
     Rows hold `observed`, `action`, `logp` (NaN where unknown), `paid`, `following`, `goes_on`, and where actions were
-    restricted `allowed` and `allowed_then`; for `sequences` also `step` and `to_go`; of data that state kinds `kind`. A decision whose episode was cut without a final state is left out.
+    restricted `allowed` and `allowed_then`; for `sequences` also `step` and `to_go`; of data that state kinds `kind`. A
+    decision whose episode was cut without a final state is left out.
     """
     occurrences = batch.occurrences
     size = len(occurrences)

@@ -58,7 +58,7 @@ class FollowingStep(PartedStep):
             )
         if unknown := next((name for name in self.copied if name not in held), None):
             raise ConfigurationError(
-                f"update.copied.{unknown}: policy {policy.name!r} has the slow copies {', '.join(held)}; name one of them"
+                f"update.copied.{unknown}: policy {policy.name!r} has the slow copies {', '.join(held)}; name one"
             )
         optimiser = super().optimiser(policy)
         moving = [pair for name, pair in held.items() if name not in self.copied]
@@ -74,7 +74,8 @@ class FollowingStep(PartedStep):
             for name, every in self.copied.items():
                 if stepped.param_groups[0]["steps"] % every == 0:
                     with torch.no_grad():
-                        torch._foreach_copy_(*held[name])
+                        for weight, learnt_weight in zip(*held[name], strict=True):
+                            weight.copy_(learnt_weight)
 
         optimiser.register_step_post_hook(follow)
         return optimiser

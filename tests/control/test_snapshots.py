@@ -5,7 +5,6 @@ import pytest
 
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
-from hocket.methods.marl.sc2le.world import MiniGame
 from hocket.zoo.joint.bandits import BanditWorld
 from hocket.zoo.joint.evasion import Flee
 from hocket.zoo.joint.particles import SpeakerListener, Spread, Tag

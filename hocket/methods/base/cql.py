@@ -1,8 +1,8 @@
 """CQL: soft actor-critic on recorded decisions, whose critics are held down where there are none (arXiv:2006.04779).
 
-`ConservativeValues` of `hocket.policies.action_values` is SAC's policy, with a soft maximum of its critics over actions.
-`ConservativeLoss` lowers it and raises the values of recorded actions. The data are a file (`store.data`), and nothing
-is sampled.
+`ConservativeValues` of `hocket.policies.action_values` is SAC's policy, with a soft maximum of its critics over
+actions. `ConservativeLoss` lowers it and raises the values of recorded actions. The data are a file (`store.data`), and
+nothing is sampled.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ CQL = BC.but(
     source="Kumar et al., arXiv:2006.04779",
     family="actor-critic",
     axes=("objective", "policy", "data"),
-    formula="L = L_SAC + c sum_k (log sum_a' exp Q_k(s, a') - Q_k(s, a)),  (s, a, r, s') of the data; the sum over a' by "
-    "uniform actions and those of pi(s) and pi(s'), divided by their densities",
+    formula="L = L_SAC + c sum_k (log sum_a' exp Q_k(s, a') - Q_k(s, a)),  (s, a, r, s') of the data; the sum over "
+    "a' by uniform actions and those of pi(s) and pi(s'), divided by their densities",
     conventions={
         **BC.conventions,
         "slow copies": "of the critics, tau 0.005, after every gradient",

@@ -18,8 +18,8 @@ DECISION_TRANSFORMER = BC.but(
     title="Decision transformer",
     source="Chen et al., arXiv:2106.01345",
     axes=("objective", "policy", "data"),
-    formula="L = -mean log pi(a_t | R_{t-K+1}, s_{t-K+1}, a_{t-K+1}, .., R_t, s_t),  R_t = sum_{u >= t} r_u of the data; "
-    "in play R_1 = max R_1 of the data, R_{t+1} = R_t - r_t",
+    formula="L = -mean log pi(a_t | R_{t-K+1}, s_{t-K+1}, a_{t-K+1}, .., R_t, s_t),  R_t = sum_{u >= t} r_u of the "
+    "data; in play R_1 = max R_1 of the data, R_{t+1} = R_t - r_t",
     conventions={
         **BC.conventions,
         "updates": "100 gradients a step, each on 32 sequences drawn anew",

@@ -3,8 +3,8 @@
 Mirror descent, approximately: several steps on a batch against `ForwardKLDrift`, an estimate of KL(new || old) from old
 actions whose step size falls over the run; it enters `DriftSurrogate` of `hocket.objectives.drift`.
 
-`mdpo-off-policy` fits KL(pi || pi_k exp(t Q) / Z) on stored rows, with critics as in soft actor-critic: `MirrorValues` is
-its policy, which keeps the policy pi_k before. With a uniform pi_k the actor's step is SAC's with the temperature 1 / t.
+`mdpo-off-policy` fits KL(pi || pi_k exp(t Q) / Z) on stored rows, with critics as in soft actor-critic: `MirrorValues`
+is its policy, which keeps the policy pi_k before. With a uniform pi_k the actor's step is SAC's at the temperature 1/t.
 """
 
 from __future__ import annotations

@@ -98,8 +98,8 @@ def _check_sequences(config: Config) -> None:
         episodes = recipe.curriculum.prompts * (recipe.rollout.samples or 1)
         if recipe.update.minibatches > episodes:
             raise ConfigurationError(
-                f"update.minibatches = {recipe.update.minibatches}: a policy that remembers learns from whole episodes, of "
-                f"which a step of {recipe.name} has {episodes}; set it to {episodes} at most"
+                f"update.minibatches = {recipe.update.minibatches}: this policy learns from whole episodes, "
+                f"of which a step of {recipe.name} has {episodes}; set it to {episodes} at most"
             )
 
 

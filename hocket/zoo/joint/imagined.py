@@ -38,7 +38,9 @@ class Imagined:
 
     def __post_init__(self) -> None:
         if not len(self.starts) or self.length < 1 or self.weight < 0:
-            raise ConfigurationError("an imagined world needs a state to start in, a length of at least 1, a weight >= 0")
+            raise ConfigurationError(
+                "an imagined world needs a state to start in, a length of at least 1, a weight >= 0"
+            )
 
     @property
     def agents(self) -> tuple[str, ...]:

@@ -50,7 +50,8 @@ def the_penalty_moves_the_critics_alone() -> Finding:
     base = plain.evaluate(batch, SAC.needs)
     pairs = zip(SAC.losses, CQL.losses, strict=False)
     off = max(
-        abs(float(one(base, batch).total().detach() - other(evaluation, batch).total().detach())) for one, other in pairs
+        abs(float(one(base, batch).total().detach() - other(evaluation, batch).total().detach()))
+        for one, other in pairs
     )
     return Finding(moved == expected and off < 1e-6, say(parts=str([*map(sorted, moved)]), off=off))
 
@@ -71,6 +72,6 @@ def its_descent_raises_recorded_actions_above_others() -> Finding:
     step = torch.optim.Adam(policy.parts()["critics"], lr=1e-2)
     for _ in range(20):
         step.zero_grad()
-        CQL.losses[-1](policy.evaluate(batch, CQL.needs), batch).total().backward()
+        torch.autograd.backward(CQL.losses[-1](policy.evaluate(batch, CQL.needs), batch).total())
         step.step()
     return Finding(lead() > before + 0.3, say(lead_before=before, lead_after=lead()))

@@ -65,13 +65,13 @@ def what_is_played_is_what_is_learnt() -> Finding:
     batch = rows(SMALL, discrete=False, count=200)
     whole = next(n for n in range(batch.turns) if int((batch.turn == n).sum()) == 3)
     mine = torch.nonzero(batch.turn == whole).flatten()
-    action, observed = batch.action.clone(), list(batch.observation)
-    action[mine], observed[whole] = torch.from_numpy(np.stack(actions)), seen[:, 0]
+    taken, observed = batch.action.clone(), list(batch.observation)
+    taken[mine], observed[whole] = torch.from_numpy(np.stack(actions)), seen[:, 0]
     to_go, step = batch.annotations[TO_GO.name].clone(), batch.annotations[STEP.name].clone()
     to_go[mine] = torch.from_numpy(np.cumsum(pays[::-1])[::-1].astype(np.float32).copy())
     step[mine] = torch.arange(3)
     written = {**batch.annotations, TO_GO.name: to_go, STEP.name: step}
-    learnt = policy.evaluate(replace(batch, action=action, observation=observed, annotations=written), LOGP).logp[mine]
+    learnt = policy.evaluate(replace(batch, action=taken, observation=observed, annotations=written), LOGP).logp[mine]
     return below(2e-5, off=float((learnt.detach() - torch.tensor(played)).abs().max()))
 
 
@@ -82,7 +82,7 @@ def wanting_another_return_does_something_else() -> Finding:
     step = torch.optim.Adam(policy.parts()["actor"], lr=1e-2)
     for _ in range(40):
         step.zero_grad()
-        SMALL.objective(policy.evaluate(batch, SMALL.needs), batch).total().backward()
+        torch.autograd.backward(SMALL.objective(policy.evaluate(batch, SMALL.needs), batch).total())
         step.step()
     done = {}
     for wanted in (-3.0, 3.0):
@@ -100,13 +100,15 @@ def _held(policy: ControlPolicy, name: str) -> Array:
 
 
 def _linear(policy: ControlPolicy, name: str, x: Array) -> Array:
-    return x @ _held(policy, f"{name}.weight").T + _held(policy, f"{name}.bias")
+    given: Array = x @ _held(policy, f"{name}.weight").T + _held(policy, f"{name}.bias")
+    return given
 
 
 def _normal(policy: ControlPolicy, name: str, x: Array) -> Array:
     gap = x - x.mean(-1, keepdims=True)
     spread = np.sqrt((gap**2).mean(-1, keepdims=True) + nn.LayerNorm(1).eps)
-    return gap / spread * _held(policy, f"{name}.weight") + _held(policy, f"{name}.bias")
+    normal: Array = gap / spread * _held(policy, f"{name}.weight") + _held(policy, f"{name}.bias")
+    return normal
 
 
 def _block(policy: ControlPolicy, name: str, x: Array) -> Array:
@@ -116,4 +118,5 @@ def _block(policy: ControlPolicy, name: str, x: Array) -> Array:
     weight = np.exp(np.where(np.tril(np.ones_like(scores)) > 0, scores, -np.inf))
     x = x + _linear(policy, f"{name}out", weight / weight.sum(1, keepdims=True) @ values)
     wide = np.maximum(_linear(policy, f"{name}wide", _normal(policy, f"{name}second", x)), 0)
-    return x + _linear(policy, f"{name}narrow", wide)
+    after: Array = x + _linear(policy, f"{name}narrow", wide)
+    return after

@@ -51,7 +51,9 @@ def the_penalties_are_their_formulas() -> Finding:
             "mixture": np.sqrt(((sigma**2 + mu**2).mean(0) - mu.mean(0) ** 2).sum()),
             "left-out": divergence,
         }
-        off = {kind: max(off[kind], abs(float(found[cast(Penalty, kind)][row]) - value)) for kind, value in exact.items()}
+        off = {
+            kind: max(off[kind], abs(float(found[cast(Penalty, kind)][row]) - value)) for kind, value in exact.items()
+        }
     parts = (wide**2).mean(0).sum(-1) + found["variance"] ** 2
     return below(1e-9, **off, identity=float(abs(found["mixture"] ** 2 - parts).max()))
 
@@ -64,11 +66,13 @@ def the_loss_is_each_models_likelihood() -> Finding:
     seen, following = (torch.from_numpy(batch.observation[0]), batch.annotations["following"])
     believed = predicted(_models(policy), seen, batch.action)
     truth = torch.cat([following - seen, batch.annotations["paid"][:, None]], 1)
-    normal = torch.distributions.Normal(believed.mean.double(), believed.deviation.double())
-    expected = -(normal.log_prob(truth.double()) + 0.5 * np.log(2 * np.pi)).sum(-1).T
+    scaled = (truth.double() - believed.mean.double()) / believed.deviation.double()
+    expected = (0.5 * scaled.square() + believed.deviation.double().log()).sum(-1).T
     places = batch.annotations["place"]
     expected[torch.stack([(places + k) % 5 == 0 for k in range(5)], 1)] = 0.0
-    off = float((evaluation.get(Quantity.DYNAMICS).detach() - expected.detach()).abs().max() / expected.detach().abs().max())
+    off = float(
+        (evaluation.get(Quantity.DYNAMICS).detach() - expected.detach()).abs().max() / expected.detach().abs().max()
+    )
     return Finding(off < 1e-5 and moved == {"dynamics"}, say(off=off, moved=str(sorted(moved))))
 
 
@@ -141,7 +145,7 @@ def _trained() -> ControlPolicy:
     for number in range(500):
         drawn = store.draw(state, 256, Key.of(number))
         step.zero_grad()
-        LEARNT.losses[-1](policy.evaluate(drawn, {Quantity.DYNAMICS}), drawn).total().backward()
+        torch.autograd.backward(LEARNT.losses[-1](policy.evaluate(drawn, {Quantity.DYNAMICS}), drawn).total())
         step.step()
     return policy
 

@@ -59,7 +59,7 @@ def the_multipliers_solution_is_that_of_the_linear_programme() -> Finding:
 
 def _programme(world: Treatment, bound: float) -> float:
     """The best return by expected visits of states before the end, with the cost bounded."""
-    live = np.flatnonzero(~world.over.astype(bool))
+    live = np.flatnonzero(~world.over)
     flow = np.zeros((len(live), len(live), world.actions))
     for row, state in enumerate(live):
         flow[row] = -world.transition[live][:, :, state]
@@ -87,10 +87,11 @@ def the_solver_ends_within_both_bounds() -> Finding:
 @claim("Bounds that no policy of the model keeps are refused.")
 def bounds_that_no_policy_keeps_are_refused() -> Finding:
     said = []
-    for settings in ({"least": 10_000, "violations": 0.1}, {"least": 0, "cost": 0.0, "violations": 0.1}):
+    guarded = GuardedPlanning(episodes=50, least=10_000, violations=0.1)
+    for solver in (guarded, replace(guarded, least=0, cost=0.0)):
         world = replace(chain(0), cost=chain(0).cost + 1.0)
         try:
-            GuardedPlanning(episodes=50, **settings).init(world, Key.of(0))
+            solver.init(world, Key.of(0))
         except ConfigurationError as error:
             said.append(str(error))
     return Finding(len(said) == 2 and "violations" in said[0] and "cost" in said[1], "; ".join(said))
@@ -114,10 +115,13 @@ def the_world_is_that_of_the_package() -> Finding:
     return Finding(off < 1e-3, say(clinicians=found[0], chance=found[1], best=found[2]))
 
 
-@claim("From 20,000 episodes the guarded plan is better than the clinicians; the unguarded one believes its errors.", slow=True)
+@claim(
+    "From 20,000 episodes the guarded plan is better than the clinicians; the unguarded one believes its errors.",
+    slow=True,
+)
 def the_guarded_plan_is_better_than_the_clinicians() -> Finding:
     world, state, guarded = _planned(20)
-    model, outside = modelled(world, state, 20)
+    model, _ = modelled(world, state, 20)
     unguarded = model.best.policy
     believed, earned = model.sums(unguarded, model.reward)[0], world.value(unguarded)
     clinicians, clone = world.value(world.behaviour), world.value(model.behaviour)

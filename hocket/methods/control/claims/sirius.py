@@ -15,7 +15,7 @@ from hocket import tasks
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.methods.base.bc import BC
-from hocket.methods.control.sirius.deployment import Columns, Person, demonstrations, deployed, joined
+from hocket.methods.control.sirius.deployment import Person, demonstrations, deployed, joined
 from hocket.methods.control.sirius.method import BEFORE, DEMONSTRATION, INTERVENTION, ROBOT, SIRIUS, weights
 from hocket.recipe import Recipe
 from hocket.rollout.transitions import Transitions
@@ -60,7 +60,9 @@ def the_loss_is_the_weighted_likelihood() -> Finding:
     return Finding(off < 1e-6 and bool(idle), say(off=off, before=share[4]))
 
 
-@claim("Over 3 rounds of deployment it needs fewer takeovers than plain cloning of its own data.", "figure 5", slow=True)
+@claim(
+    "After 3 rounds of deployment it needs fewer takeovers than plain cloning of its own data.", "figure 5", slow=True
+)
 def over_three_rounds_it_needs_fewer_takeovers_than_plain_cloning() -> Finding:
     lines = {recipe.name: np.array([rounds(recipe, seed) for seed in range(2)]) for recipe in (SIRIUS, BC)}
     takeovers = {name: line[:, :, 0].mean(0) for name, line in lines.items()}
@@ -100,7 +102,7 @@ def trained(recipe: Recipe, file: Path, seed: int, steps: int = 5) -> Callable[[
 
 def _run(recipe: Recipe, file: Path, seed: int, steps: int) -> RunContext:
     world = tasks.find("gates:point")
-    common = {"store.data": str(file), "store.gradients_per_step": SIRIUS.store.gradients_per_step}
+    common = {"store.data": str(file), "store.gradients_per_step": 200}
     pairs = [("task", "gates:point"), ("recipe", recipe), ("seed", seed), *common.items()]
     parts = build_parts(configure(pairs, world), world)
     for step in range(1, steps + 1):

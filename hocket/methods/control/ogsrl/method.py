@@ -1,7 +1,7 @@
 """OGSRL: planning in a model of recorded treatments, kept to where there are records, and within a cost.
 
-From recorded episodes of clinicians comes a model by counting. A guard calls a decision outside its support where it was
-recorded fewer than `least` times. The policy that is looked for earns the most in the model, with few expected
+From recorded episodes of clinicians comes a model by counting. A guard calls a decision outside its support where it
+was recorded fewer than `least` times. The policy that is looked for earns the most in the model, with few expected
 violations of the guard, D, and a low expected cost, C:
 
     max_pi min_{l >= 0}  J(pi) - l_1 (D(pi) - eps_1) - l_2 (C(pi) - eps_2).
@@ -33,8 +33,8 @@ class GuardedPlanning(Solver):
 
     Attributes:
         episodes: recorded ones. least: records of a decision that the guard asks for; 0 guards nothing.
-        violations: eps_1, the expected violations of an episode. cost: eps_2 as a multiple of the clinicians' own cost in
-            the model; `.inf` does not bound it. rate: of the multipliers, over the root of the number of steps;
+        violations: eps_1, the expected violations of an episode. cost: eps_2 as a multiple of the clinicians' own cost
+            in the model; `.inf` does not bound it. rate: of the multipliers, over the root of the number of steps;
             a bound counts as missed by 1 at most.
     """
 
@@ -84,7 +84,7 @@ class GuardedPlanning(Solver):
         missed = np.array([strayed - self.violations, spent - bound if np.isfinite(bound) else -np.inf])
         multipliers = np.maximum(state["multipliers"] + self.rate / np.sqrt(steps) * missed.clip(-1, 1), 0.0)
         seen = model.visits(policy) / (1 - model.discount)
-        seen[model.over.astype(bool)] = policy[model.over.astype(bool)]
+        seen[model.over] = policy[model.over]
         visits = state["visits"] + (seen - state["visits"]) / steps
         figures = {"model/return": earned, "model/violations": strayed, "model/cost": spent, "model/cost_bound": bound}
         after = {"multipliers": multipliers, "visits": visits, "steps": np.array(steps)}
@@ -94,17 +94,18 @@ class GuardedPlanning(Solver):
         """The policy of the mean visits; where there are none, the clinicians'."""
         total = state["visits"].sum(-1, keepdims=True)
         found: Array = np.where(total > 1e-12, state["visits"] / np.maximum(total, 1e-12), world.behaviour)
-        return found / found.sum(-1, keepdims=True)
+        shares: Array = found / found.sum(-1, keepdims=True)
+        return shares
 
 
 def modelled(world: Treatment, state: State, least: int) -> tuple[Treatment, Array]:
-    """The model of the records, in which a decision without any leads anywhere; and what the guard forbids, `[S, A]`."""
+    """The model of the records, where a decision without any leads anywhere; and what the guard forbids, `[S, A]`."""
     rows = state["rows"]
     seen = np.zeros_like(world.transition)
     seen[rows[:, 0], rows[:, 1], rows[:, 2]] = state["counts"]
     total = seen.sum(-1)
     share = np.where(total[..., None] > 0, seen / np.maximum(total, 1)[..., None], 1 / world.states)
-    over = world.over.astype(bool)
+    over = world.over
     share[over] = world.transition[over]
     outside = (total < least).astype(np.float64)
     outside[over] = 0.0

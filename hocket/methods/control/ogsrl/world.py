@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -22,24 +23,24 @@ class Treatment(TabularMDP):
     """A decision process that clinicians have acted in.
 
     Attributes:
-        behaviour: what they do, `[S, A]`. paid: what it pays to come to a state, `[S]`. cost: what a decision costs in safety, `[S, A]`. over: states in which nothing
-            happens any more, `[S]` bool.
+        behaviour: what they do, `[S, A]`. paid: what it pays to come to a state, `[S]`. cost: what a decision costs in
+            safety, `[S, A]`. over: states in which nothing happens any more, `[S]` bool.
     """
 
     behaviour: Array = None  # type: ignore[assignment]
     paid: Array = None  # type: ignore[assignment]
     cost: Array = None  # type: ignore[assignment]
-    over: Array = None  # type: ignore[assignment]
+    over: NDArray[np.bool_] = None  # type: ignore[assignment]
 
     def sums(self, policy: Array, *numbers: Array) -> list[float]:
         """The expected sums over an episode of numbers of decisions, `[S, A]` each, under a policy."""
         visits = self.visits(policy) / (1 - self.discount)
-        visits[self.over.astype(bool)] = 0.0
+        visits[self.over] = 0.0
         return [float((visits * number).sum()) for number in numbers]
 
     def recorded(self, episodes: int, key: Key, longest: int = 200) -> Array:
         """The decisions of so many episodes of the clinicians: rows of state, action and next state, `[K, 3]`."""
-        rng, over = key.numpy(), self.over.astype(bool)
+        rng, over = key.numpy(), self.over
         acts, moves = self.behaviour.cumsum(-1), self.transition.cumsum(-1)
         state = (rng.random(episodes)[:, None] * self.start.sum() >= self.start.cumsum()).sum(-1)
         rows: list[Array] = []
@@ -59,7 +60,7 @@ class Treatment(TabularMDP):
 
 
 def sepsis(levels: int = 5) -> Treatment:
-    """716 states, 25 actions: five doses of fluids by five of vasopressors. Survival pays 1; the cost is the SOFA score.
+    """716 states, 25 actions: five doses of fluids by five of vasopressors. Survival pays 1; a SOFA score is a cost.
 
     Raises:
         ConfigurationError: without the package, or for other than 5 levels, which the data have.

@@ -1,8 +1,8 @@
 """Deployments of `gates:point` beside a scripted person who takes over: the data of `sirius`, round by round.
 
-    python -m hocket.methods.control.sirius.deployment --out round0.npz
-    hocket train --recipe sirius --store.data round0.npz --run first
-    python -m hocket.methods.control.sirius.deployment --run first --data round0.npz --out round1.npz
+python -m hocket.methods.control.sirius.deployment --out round0.npz
+hocket train --recipe sirius --store.data round0.npz --run first
+python -m hocket.methods.control.sirius.deployment --run first --data round0.npz --out round1.npz
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def deployed(acts: Acts, seeds: list[int], *, person: Person | None = None, kind
         actions = np.where((kinds == INTERVENTION)[:, None], shown(seen), acts(seen)).astype(np.float32)
         holds = np.maximum(holds - 1, 0)
         moved = course.step([actions], live)
-        row = {"observations": seen, "actions": actions, "rewards": moved.rewards[:, 0], "kinds": kinds}
+        row: Columns = {"observations": seen, "actions": actions, "rewards": moved.rewards[:, 0], "kinds": kinds}
         row |= {"next_observations": course.seen()[0].copy(), "live": live.copy()}
         kept.append({**row, "terminations": moved.terminated[:, 0] & live, "truncations": moved.truncated[:, 0] & live})
         live = live & ~moved.terminated[:, 0] & ~moved.truncated[:, 0]
@@ -131,7 +131,7 @@ def main() -> None:
     if options.data is not None:
         with np.load(options.data) as held:
             rows = joined({name: held[name] for name in rows}, rows)
-    np.savez_compressed(Path(options.out), **rows)
+    np.savez_compressed(Path(options.out), **rows)  # type: ignore[arg-type]
     print(f"{len(rows['rewards'])} decisions, {said} -> {options.out}")
 
 

@@ -63,8 +63,8 @@ SIRIUS = BC.but(
     source="Liu et al., Robot Learning on the Job, arXiv:2211.08416",
     catalogue_ids=("sirius",),
     axes=("data", "objective", "team"),
-    formula="L = -mean P*(c) / P(c) log pi(a | s),  P* = 1/2 of interventions, 0 before one, P of demonstrations, else of "
-    "the robot",
+    formula="L = -mean P*(c) / P(c) log pi(a | s),  P* = 1/2 of interventions, 0 before one, P of demonstrations, else "
+    "of the robot",
     conventions={
         **BC.conventions,
         "shares": "P(c) is that of the rows drawn for a step",

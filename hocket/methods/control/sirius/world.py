@@ -97,7 +97,8 @@ def shown(seen: NDArray[np.float32]) -> Array:
     through = np.stack([np.full(len(seen), 0.15), gate], 1)
     aim = np.where(left[:, None], np.where(near[:, None], through, before), GOAL)
     way = aim - place
-    return way / np.maximum(np.linalg.norm(way, axis=1, keepdims=True), STRIDE)
+    action: Array = way / np.maximum(np.linalg.norm(way, axis=1, keepdims=True), STRIDE)
+    return action
 
 
 def to_go(seen: NDArray[np.float32]) -> Array:
@@ -105,7 +106,8 @@ def to_go(seen: NDArray[np.float32]) -> Array:
     place, gate = seen[:, :2].astype(np.float64), seen[:, 2].astype(np.float64)
     door = np.stack([np.zeros(len(seen)), gate], 1)
     ahead = np.linalg.norm(door - place, axis=1) + np.linalg.norm(GOAL - door, axis=1)
-    return np.where(place[:, 0] < 0, ahead, np.linalg.norm(GOAL - place, axis=1))
+    way: Array = np.where(place[:, 0] < 0, ahead, np.linalg.norm(GOAL - place, axis=1))
+    return way
 
 
 def _gates(name: str, settings: Mapping[str, str]) -> JointTask:
