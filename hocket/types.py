@@ -336,6 +336,8 @@ class Quantity(enum.StrEnum):
     PATHWISE = "pathwise"
     TEMPERATURE = "temperature"
     STATE_VALUE = "state_value"
+    CONSERVATIVE = "conservative"
+    DYNAMICS = "dynamics"
 
 
 COMPARED = frozenset({Quantity.KL_EXACT, Quantity.DIVERGENCE})
@@ -357,6 +359,8 @@ class Evaluation:
     action by each of K critics; `backup` `[T]` what it should be, without gradient; `pathwise` `[T]` the actor's loss
     at an action drawn anew, whose gradient reaches the actor alone; `temperature` `[T]` the loss of the temperature.
     `state_value` `[T, 2]` is V of the state, and the smallest slow Q of the recorded action, without gradient.
+    `conservative` `[T, K]` is the soft maximum of Q over actions, less Q of the recorded one. `dynamics` `[T, K]` is
+    -log p of what followed and was paid, by each of K models that learn from the row, 0 by others.
     """
 
     logp: Tensor
@@ -372,6 +376,8 @@ class Evaluation:
     pathwise: Tensor | None = None
     temperature: Tensor | None = None
     state_value: Tensor | None = None
+    conservative: Tensor | None = None
+    dynamics: Tensor | None = None
 
     def get(self, quantity: Quantity) -> Tensor:
         """The tensor of one quantity; raises `ValueError` when it was not evaluated."""

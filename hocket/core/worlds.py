@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,7 +118,12 @@ class JointEnvironment(ABC):
 
     Agents are numbered as in `JointWorld.agents`. An agent that has ended, or whose turn it is not, receives an action
     too; it is ignored.
+
+    Attributes:
+        fixed: names of attributes whose first axis may be as long as there are copies, and which are not of copies.
     """
+
+    fixed: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> Mapping[int, str]:
@@ -143,9 +149,46 @@ class JointEnvironment(ABC):
         """The state of the whole world for central critics, `[B, S]`."""
         return None
 
+    def snapshot(self, slot: int) -> Mapping[str, Any]:
+        """The state of a copy, which `restore` puts into any copy of the same world.
+
+        As it stands, the rows of every array and list of the environment whose first axis is the copies.
+
+        Raises:
+            ConfigurationError: where a part of the state cannot be copied.
+        """
+        try:
+            return {name: copy.deepcopy(rows[slot]) for name, rows in self._of_copies().items()}
+        except (TypeError, ValueError, AttributeError, RuntimeError, NotImplementedError) as error:
+            raise ConfigurationError(
+                f"{type(self).__name__} cannot be restored, because a part of it cannot be copied ({error}); take a "
+                "world whose state is arrays"
+            ) from None
+
+    def restore(self, slot: int, snapshot: Mapping[str, Any]) -> None:
+        """Puts a state that `snapshot` gave into a copy; the state may be restored again."""
+        rows = self._of_copies()
+        for name, held in snapshot.items():
+            rows[name][slot] = copy.deepcopy(held)
+
+    def _of_copies(self) -> dict[str, Any]:
+        """The arrays and lists of the environment whose first axis is the copies, by name; of dictionaries, theirs."""
+        width, found = len(self.seen()[0]), dict[str, Any]()
+        for name, value in vars(self).items():
+            parts = value if isinstance(value, dict) else dict(enumerate(value)) if _several(value) else {"": value}
+            for key, part in parts.items() if name not in self.fixed else ():
+                if (isinstance(part, list) or (isinstance(part, np.ndarray) and part.ndim)) and len(part) == width:
+                    found[f"{name}/{key}"] = part
+        return found
+
     def close(self) -> None:
         """Frees the resources of the copies."""
         return
+
+
+def _several(value: Any) -> bool:
+    """Whether a value is a list or tuple of arrays."""
+    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(part, np.ndarray) for part in value)
 
 
 class JointWorld(Protocol):

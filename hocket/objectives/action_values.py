@@ -12,6 +12,7 @@ from torch.nn import functional
 from hocket.core.batch import Batch, Level
 from hocket.core.columns import Column
 from hocket.core.policy_parts import PolicyPart
+from hocket.policies.dynamics import DynamicsEnsemble
 from hocket.stages import Objective
 from hocket.types import Evaluation, Quantity, Terms
 
@@ -109,6 +110,23 @@ class TemperatureLoss(_OfRows):
 
 
 @dataclass(frozen=True)
+class ConservativeLoss(_OfRows):
+    """Minimises coefficient sum_k (log sum_a' exp Q_k(s, a') - Q_k(s, a)), a recorded: values beyond the data fall."""
+
+    coefficient: float = 5.0
+
+    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.CONSERVATIVE})
+
+    def __post_init__(self) -> None:
+        if self.coefficient < 0:
+            raise ValueError(f"coefficient must be at least 0, not {self.coefficient}")
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        gap = now.get(Quantity.CONSERVATIVE)
+        return _terms(self.coefficient * gap.sum(1), batch, {"values/beyond": gap.detach().mean()})
+
+
+@dataclass(frozen=True)
 class ExpectileLoss(_OfRows):
     """Minimises |tau - 1(Q < V)| (Q - V)^2, whose minimum is an expectile of Q over the recorded actions.
 
@@ -148,3 +166,31 @@ class AdvantageWeightedLikelihood(_OfRows):
         value, best = now.get(Quantity.STATE_VALUE).detach().unbind(1)
         weight = (self.beta * (best - value)).exp().clamp(max=self.limit)
         return _terms(-weight * now.logp, batch, {"actor/weight": weight.mean()})
+
+
+@dataclass(frozen=True)
+class DynamicsLoss(_OfRows):
+    """Minimises coefficient sum_k -log p_k of what followed and was paid, by each of K models: a learnt world.
+
+    It is a regulariser of any recipe that learns from a store of vectors of actions, with `store.steps` = 1.
+
+    Attributes:
+        models: K.
+    """
+
+    coefficient: float = 1.0
+    models: int = 5
+
+    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.DYNAMICS})
+
+    def __post_init__(self) -> None:
+        if not self.coefficient > 0:
+            raise ValueError(f"coefficient must be positive, not {self.coefficient}")
+
+    @property
+    def policy_parts(self) -> tuple[PolicyPart, ...]:
+        return (DynamicsEnsemble(self.models),)
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        loss = now.get(Quantity.DYNAMICS)
+        return _terms(self.coefficient * loss.sum(1), batch, {"dynamics/loss": loss.detach().mean()})

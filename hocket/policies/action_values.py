@@ -29,7 +29,7 @@ from hocket.types import Quantity
 
 
 class Critics(nn.Module):
-    """K perceptrons as one stack of matrices: `[B, I]` to `[B, K]`.
+    """K perceptrons as one stack of matrices: `[B, I]` to `[B, K]`, for one output each.
 
     Initial weights are uniform within one over the root of the inputs, as in `torch.nn.Linear`.
     """
@@ -45,6 +45,10 @@ class Critics(nn.Module):
 
     def forward(self, x: Tensor, *, frozen: bool = False) -> Tensor:
         """Values `[B, K]`; `frozen` takes the weights as constants."""
+        return self.outputs(x, frozen=frozen).squeeze(-1).t()
+
+    def outputs(self, x: Tensor, *, frozen: bool = False) -> Tensor:
+        """What each gives, `[K, B, outputs]`."""
         weights, biases = (cast(dict[str, Tensor], held._parameters).values() for held in (self.weights, self.biases))
         layers = list(zip(weights, biases, strict=True))
         if frozen:
@@ -52,7 +56,7 @@ class Critics(nn.Module):
         x = x.expand(layers[0][0].shape[0], *x.shape)
         for weight, bias in layers[:-1]:
             x = self.activation(torch.baddbmm(bias, x, weight))
-        return torch.baddbmm(layers[-1][1], x, layers[-1][0]).squeeze(-1).t()
+        return torch.baddbmm(layers[-1][1], x, layers[-1][0])
 
 
 class Temperature(nn.Module):
@@ -95,10 +99,10 @@ class ValuePart(ControlPart):
             raise ConfigurationError(
                 f"policy {host.name!r}: this recipe needs {needs}, and the task's actions are {kind}; use {instead}"
             )
-        if host.network.body == "recurrent":
+        if host.network.remembers:
             raise ConfigurationError(
-                "network.body = recurrent remembers what was seen before, and single rows of a store have no before; "
-                "use perceptron, or ppo"
+                f"network.body = {host.network.body} remembers what was seen before, and single rows of a store have "
+                "no before; use perceptron, or ppo"
             )
 
     def observe(self, host: PartHost, batch: Batch, mine: Tensor) -> None:
@@ -107,7 +111,8 @@ class ValuePart(ControlPart):
             actor.decisions += len(mine)
 
 
-def _slow_copy(module: nn.Module) -> nn.Module:
+def slow_copy(module: nn.Module) -> nn.Module:
+    """A copy that no gradient trains."""
     return copy.deepcopy(module).requires_grad_(False)
 
 
@@ -173,7 +178,7 @@ class ChoiceValues(ValuePart):
         self._check(host, discrete=True)
         host.action_form = Choosing(host.actions, self.duelling, self.first, self.last, self.over)
         host.remake_actor()
-        host.module.slow = _slow_copy(host.module.actor)
+        host.module.slow = slow_copy(host.module.actor)
 
     def evaluated(self, host: PartHost, wanted: frozenset[Quantity], rows: EvaluatedRows) -> Mapping[Quantity, Tensor]:
         head = cast(Greedy, rows.head)
@@ -259,7 +264,7 @@ class VectorValues(ValuePart):
         sizes = (host.observations + host.actions, *host.hidden, 1)
         made = Critics(self.ensemble, sizes, activation=host.network.activation, key=host.key.derive("critics"))
         host.module.critics = made
-        host.module.slow = _slow_copy(made)
+        host.module.slow = slow_copy(made)
 
     def _form(self, host: PartHost) -> _Vectors:
         raise NotImplementedError
@@ -343,6 +348,53 @@ class SoftValues(VectorValues):
 
 
 @dataclass(frozen=True)
+class ConservativeValues(SoftValues):
+    """`SoftValues` whose critics also give a soft maximum over actions, which a loss can hold down: CQL.
+
+    It is the logarithm of a sum over actions, estimated from `samples` uniform ones, as many of the policy, and as many
+    of the policy in the state that follows, each divided by its density. The store's `noises` are 2 + 3 `samples`.
+
+    Attributes:
+        random: of recorded decisions none need to be uniform, so 0.
+    """
+
+    samples: int = 10
+    random: int = 0
+
+    quantities: ClassVar[frozenset[Quantity]] = SoftValues.quantities | {Quantity.CONSERVATIVE}
+
+    def _of_actor(self, host: PartHost, wanted: frozenset[Quantity], rows: EvaluatedRows) -> Mapping[Quantity, Tensor]:
+        quantities = dict(super()._of_actor(host, wanted, rows))
+        if Quantity.CONSERVATIVE in wanted:
+            actions, density = self._drawn(host, rows)
+            critics, count = critics_of(host), actions.shape[1]
+            seen = rows.seen[:, None].expand(-1, count, -1).flatten(0, 1)
+            values = critics(joined(seen, actions.flatten(0, 1))).reshape(len(rows.seen), count, -1)
+            recorded = critics(joined(rows.seen, rows.action))
+            quantities[Quantity.CONSERVATIVE] = (values - density[..., None]).logsumexp(1) - recorded
+        return quantities
+
+    @torch.no_grad()
+    def _drawn(self, host: PartHost, rows: EvaluatedRows) -> tuple[Tensor, Tensor]:
+        """Actions `[K, 3 samples, A]` and the logarithms of their densities `[K, 3 samples]`."""
+        noise = rows.column(NOISE)[:, 2:]
+        if noise.shape[1] != 3 * self.samples:
+            raise ConfigurationError(
+                f"{self.samples} samples of this policy read {2 + 3 * self.samples} noises a row, and the store draws "
+                f"{2 + noise.shape[1]}; set store.noises to {2 + 3 * self.samples}"
+            )
+        uniform, *others = torch.split(noise, self.samples, 1)
+        drawn = [2 * torch.special.ndtr(uniform) - 1]
+        density = [torch.full(uniform.shape[:2], -math.log(2.0) * host.actions, dtype=noise.dtype)]
+        for outputs, normal in zip((rows.outputs, host.module.actor(following(host, rows))), others, strict=True):
+            repeated = outputs.repeat_interleave(self.samples, 0)
+            action, logp = SquashedGaussian.of(repeated).reached(normal.flatten(0, 1))
+            drawn.append(action.reshape(uniform.shape))
+            density.append(logp.reshape(uniform.shape[:2]))
+        return torch.cat(drawn, 1), torch.cat(density, 1)
+
+
+@dataclass(frozen=True)
 class DeterministicValues(VectorValues):
     """A deterministic actor, that acts with noise: DDPG, and TD3 with two critics and noise in the backup.
 
@@ -366,7 +418,7 @@ class DeterministicValues(VectorValues):
 
     def begin(self, host: PartHost) -> None:
         super().begin(host)
-        host.module.slow_actor = _slow_copy(host.module.actor)
+        host.module.slow_actor = slow_copy(host.module.actor)
 
     def _backup(self, host: PartHost, rows: EvaluatedRows) -> Tensor:
         later = following(host, rows)

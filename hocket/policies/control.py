@@ -23,7 +23,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import policy_decisions
 from hocket.core.keys import Key
 from hocket.policies.beliefs import belief_outputs
-from hocket.policies.control_bodies import Recurrent
+from hocket.policies.control_bodies import Carrying
 from hocket.policies.control_central import JointState
 from hocket.policies.control_choices import Choices
 from hocket.policies.control_factory import Sight, made
@@ -132,7 +132,7 @@ class ControlPolicy:
     @property
     def recurrent(self) -> bool:
         """Whether what it decides depends on what was seen before."""
-        return self.network.body == "recurrent" or any(part.recurrent for part in self.attached)
+        return self.network.remembers or any(part.recurrent for part in self.attached)
 
     @property
     def granularity(self) -> Level:
@@ -147,7 +147,7 @@ class ControlPolicy:
     @property
     def _own(self) -> int:
         """What the actor's own body carries."""
-        return self._module.actor.carries if isinstance(self._module.actor, Recurrent) else 0
+        return self._module.actor.carries if isinstance(self._module.actor, Carrying) else 0
 
     @property
     def module(self) -> ActorCritic:
@@ -272,24 +272,43 @@ class ControlPolicy:
         action = head.draw(uniforms)
         if greedy is not None:
             action = torch.where(greedy if action.dim() == 1 else greedy[:, None], head.mode(), action)
+        if carried is not None:
+            for part, held in self._carried(carried):
+                part.acted(self, action, held)
         return action, head.logp(action)
 
     def _acting(self, seen: Tensor, carried: NDArray[np.float32] | None) -> Tensor:
         """The actor's outputs; `carried` is changed in place."""
-        actor, end = self._module.actor, self._own
+        actor = self._module.actor
         if carried is None:
             if self.carries:
                 raise ValueError(f"policy {self.name!r} remembers: give what it carries")
             carried = np.zeros((len(seen), 0), np.float32)
-        for part in self.attached:
-            start, end = end, end + part.carries(self)
-            seen, state = part.step(self, seen, torch.from_numpy(carried[:, start:end]))
-            carried[:, start:end] = state.numpy()
-        if not isinstance(actor, Recurrent):
+        for part, held in self._carried(carried):
+            seen, state = part.step(self, seen, torch.from_numpy(held))
+            held[:] = state.numpy()
+        if not isinstance(actor, Carrying):
             return actor(seen)  # type: ignore[no-any-return]
         outputs, state = actor.step(seen, torch.from_numpy(carried[:, : self._own]))
         carried[:, : self._own] = state.numpy()
         return outputs
+
+    def _carried(self, carried: NDArray[np.float32]) -> Iterable[tuple[ControlPart, NDArray[np.float32]]]:
+        """Each part with what it carries, a view."""
+        end = self._own
+        for part in self.attached:
+            start, end = end, end + part.carries(self)
+            yield part, carried[:, start:end]
+
+    @property
+    def reads_rewards(self) -> bool:
+        """Whether `paid` must be called after every decision."""
+        return any(part.reads_rewards for part in self.attached)
+
+    def paid(self, rewards: NDArray[np.float64], carried: NDArray[np.float32]) -> None:
+        """Lets the parts that read rewards change what is carried; `rewards` `[B]` are of the last decision."""
+        for part, held in self._carried(carried):
+            part.paid(self, rewards, held)
 
     def as_read(self, observations: Tensor) -> Tensor:
         """Observations as the networks read them: scaled, or normalised."""
@@ -372,7 +391,7 @@ class ControlPolicy:
 
     def _along(self, network: nn.Module, batch: Batch, chosen: Tensor, *, critic: bool = False) -> Tensor:
         """What a network gives at the chosen decisions, `[K, outputs]`, from what it reads before each."""
-        if not isinstance(network, Recurrent):
+        if not isinstance(network, Carrying):
             return network(self._read(batch, chosen, critic=critic))  # type: ignore[no-any-return]
         index, place = sequences(batch, chosen)
         rows = self._read(batch, index.flatten(), critic=critic).reshape(*index.shape, -1)
@@ -456,7 +475,7 @@ class ControlPolicy:
     def _ended(self, batch: Batch, rows: Sequence[int], final: Tensor) -> Tensor:
         """Values of what the critic reads last in these trajectories, `[R, I]`, after all that it read before."""
         critic = self._critic
-        if not isinstance(critic, Recurrent):
+        if not isinstance(critic, Carrying):
             return critic(final).squeeze(-1)  # type: ignore[no-any-return]
         earlier = (self._read(batch, own, critic=True) for own in before(batch, rows))
         ends = [torch.cat([read, end[None]]) for read, end in zip(earlier, final, strict=True)]
@@ -497,6 +516,7 @@ class ControlPolicy:
             **({"activation": self.network.activation} if self.network.activation != "tanh" else {}),
             **({"scaled": True} if self._module.scaled else {}),
             **({"body": self.network.body} if self.network.body != "perceptron" else {}),
+            **({"window": self.network.window} if self.network.body == "attention" else {}),
             **({} if self.sight.form is None else self.sight.form.config()),
         }
 

@@ -17,6 +17,24 @@ from hocket.core.keys import Key
 from hocket.policies.control_networks import Perceptron
 
 
+class Carrying(nn.Module):
+    """A body that carries something from decision to decision of an episode.
+
+    Attributes:
+        carries: how many numbers, 0 before the first decision.
+    """
+
+    carries: int
+
+    def step(self, inputs: Tensor, carried: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs `[B, outputs]` at the next decision of each row, `[B, I]`, and what is carried on, `[B, carries]`."""
+        raise NotImplementedError
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Outputs `[U, L, outputs]` at every decision of U sequences from their beginning, `[U, L, I]`."""
+        raise NotImplementedError
+
+
 class Memory(nn.Module):
     """A gated recurrent unit (Cho et al. 2014): its state after each input depends on all inputs so far.
 
@@ -54,7 +72,7 @@ class Memory(nn.Module):
         return states
 
 
-class Recurrent(Memory):
+class Recurrent(Memory, Carrying):
     """A `Memory` as a body: what it gives, a linear layer of its state, depends on all inputs so far."""
 
     def __init__(self, inputs: int, hidden: Sequence[int], outputs: int, *, last_gain: float, key: Key) -> None:
@@ -62,12 +80,10 @@ class Recurrent(Memory):
         self.after = Perceptron((self.carries, outputs), last_gain=last_gain, key=key.derive("after"))
 
     def step(self, inputs: Tensor, carried: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs `[B, outputs]` at the next decision of each row, `[B, I]`, and what is carried on, `[B, carries]`."""
         state = self.onto(inputs, carried)
         return self.after(state), state
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Outputs `[U, L, outputs]` at every decision of U sequences from their beginning, `[U, L, I]`."""
         outputs: Tensor = self.after(self.states(inputs))
         return outputs
 

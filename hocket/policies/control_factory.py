@@ -11,6 +11,7 @@ from torch import nn
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.worlds import Plane, Slots
+from hocket.policies.control_attention import Attention
 from hocket.policies.control_bodies import Convolution, Recurrent
 from hocket.policies.control_networks import Perceptron
 from hocket.policies.control_parts import NetworkRequest, SightForm
@@ -49,6 +50,8 @@ def made(settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted:
     sizes: tuple[int, Sequence[int], int] = (wanted.inputs, hidden, wanted.outputs)
     if settings.body == "recurrent":
         return Recurrent(*sizes, last_gain=wanted.gain, key=key)
+    if settings.body == "attention":
+        return Attention(*sizes, window=settings.window, last_gain=wanted.gain, key=key)
     if settings.body == "convolution":
         if not sight.shape:
             raise ConfigurationError(

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hocket.core.batch import Batch
@@ -150,13 +152,15 @@ class ControlPart(PolicyPart):
     """A part of control policies. Its networks, if it has any, are named modules of the policy's module.
 
     Attributes:
-        recurrent: whether decisions depend on what was seen before. critics: names of its modules beside `critic` that
-            values alone need, which `add_critics` makes. groups: of its weights that are neither the actor's nor the
-            critic's, in `ControlPolicy.parts`: a name, and the module that they are in. slow: by module of a slow copy,
-            the module that it follows. quantities: those that `evaluated` gives.
+        recurrent: whether decisions depend on what was seen before. reads_rewards: whether on rewards. critics: names
+            of its modules beside `critic` that values alone need, which `add_critics` makes. groups: of its weights
+            that are neither the actor's nor the critic's, in `ControlPolicy.parts`: a name, and the module that they
+            are in. slow: by module of a slow copy, the module that it follows. quantities: those that `evaluated`
+            gives.
     """
 
     recurrent: ClassVar[bool] = False
+    reads_rewards: ClassVar[bool] = False
     critics: ClassVar[tuple[str, ...]] = ()
     groups: ClassVar[Mapping[str, str]] = {}
     slow: ClassVar[Mapping[str, str]] = {}
@@ -213,6 +217,12 @@ class ControlPart(PolicyPart):
     def step(self, host: PartHost, seen: Tensor, carried: Tensor) -> tuple[Tensor, Tensor]:
         """What the actor reads when `[B, O]` is seen next, and what is carried on, `[B, carries]`."""
         return seen, carried
+
+    def acted(self, host: PartHost, action: Tensor, carried: NDArray[np.float32]) -> None:
+        """Changes what it carries, `[B, carries]`, by the actions `[B, ..]` that were drawn."""
+
+    def paid(self, host: PartHost, rewards: NDArray[np.float64], carried: NDArray[np.float32]) -> None:
+        """Changes what it carries, `[B, carries]`, by what the last decisions were paid, `[B]`."""
 
     def values(self, host: PartHost, batch: Batch, chosen: Tensor, values: Tensor) -> Tensor:
         """Values of chosen decisions `[K]`, by those of the critic."""

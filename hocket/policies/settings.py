@@ -38,22 +38,32 @@ class NetworkSettings:
 
     Attributes:
         body: `perceptron`; `recurrent`, whose last hidden layer is carried from decision to decision of an episode and
-            begins at 0 in each; `convolution`, for what is seen as a grid; `sets`, for others that are seen row by row,
-            in any order; `equivariant`, the same for a world that may be turned, with it.
+            begins at 0 in each; `attention`, which reads a window of the latest ones; `convolution`, for what is seen
+            as a grid; `sets`, for others that are seen row by row, in any order; `equivariant`, the same for a world that
+            may be turned, with it.
         hidden: units of each hidden layer, those after the filters where it is a `convolution`; the first ones read the
             agent's own numbers, and as many every row, where it reads rows.
         activation: what stands between the layers of a `perceptron`, `tanh` or `relu`.
+        window: how many decisions `attention` reads, the present one included.
         normalise: whether they read what they see less its running mean, over its running deviation.
     """
 
-    body: Literal["perceptron", "recurrent", "convolution", "sets", "equivariant"] = "perceptron"
+    body: Literal["perceptron", "recurrent", "attention", "convolution", "sets", "equivariant"] = "perceptron"
     hidden: tuple[int, ...] = (64, 64)
     activation: Literal["tanh", "relu"] = "tanh"
     normalise: bool = False
+    window: int = 20
 
     def __post_init__(self) -> None:
         if any(units < 1 for units in self.hidden):
             raise ValueError(f"hidden must be numbers of units of at least 1, not {list(self.hidden)}")
+        if self.window < 1:
+            raise ValueError(f"window must be at least 1, not {self.window}")
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a decision depends on earlier ones of its episode."""
+        return self.body in ("recurrent", "attention")
 
 
 def other_network(found: Any, own: Mapping[str, Any]) -> str:

@@ -171,6 +171,11 @@ class _Table:
                 self.seen[number] = rows[place]
             self.rows[name] = rows
             carries = getattr(self.controllers[name], "carries", 0)
+            if getattr(self.controllers[name], "reads_rewards", False):
+                raise ConfigurationError(
+                    f"policy {name!r} reads what its decisions were paid, which a team's policies do not; use a task "
+                    "of one agent, such as gym:Pendulum-v1"
+                )
             if carries:
                 self.carried[name] = np.zeros((len(members), player.width, carries), np.float32)
         self.sizes = [seat.observations for seat in world.seats]

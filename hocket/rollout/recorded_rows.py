@@ -5,9 +5,10 @@
     rewards [N]
     terminations [N]         whether the task itself ended with it, 0 or 1
     truncations [N]          whether a limit cut the episode after it, 0 or 1
+    kinds [N]                of decisions, whole numbers from 1 on, for recipes that weigh them; optional
     next_observations [N, O] after each decision; without them the last rows of cut episodes are left out
 
-The names `terminals` and `timeouts` of D4RL are read as well.
+The names `terminals` and `timeouts` of D4RL are read as well, and folders of Minari (`hocket.rollout.minari_rows`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError
+from hocket.rollout.minari_rows import minari_columns
 from hocket.types import Scenario, Score, Trajectory, Turn
 
 OTHER_NAMES = {"terminations": "terminals", "truncations": "timeouts"}
@@ -59,18 +61,19 @@ def write_rows(file: Path, trajectories: Sequence[Trajectory]) -> int:
 
 
 def read_rows(file: Path, policy: str) -> list[Trajectory]:
-    """The episodes of a file, as decisions of a policy whose log-probs are unknown.
+    """The episodes of a file or folder, as decisions of a policy whose log-probs are unknown.
 
     Raises:
         ConfigurationError: when the file is missing or damaged, or holds NaN, arrays of unequal length, or no ends.
     """
-    columns = _checked(file, _loaded(file))
+    columns = _checked(file, minari_columns(file) if file.is_dir() else _loaded(file))
     over = (columns["terminations"] != 0) | (columns["truncations"] != 0)
     ends = np.nonzero(over)[0]
     episodes, start = [], 0
     for number, end in enumerate(ends.tolist()):
         rows = slice(start, end + 1)
         turn = Turn("agent", policy, columns["observations"][rows], columns["actions"][rows])
+        turn.segment = columns["kinds"][rows] if "kinds" in columns else None
         terminated = bool(columns["terminations"][end])
         episodes.append(
             Trajectory(
@@ -108,6 +111,8 @@ def _checked(file: Path, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[
         raise ConfigurationError(f"store.data: {file} has no array {absent!r}, only {held}; add it")
     size = len(columns["observations"])
     for name, column in columns.items():
+        if column.dtype.kind not in "biuf":
+            raise ConfigurationError(f"store.data: {name} of {file} holds no numbers but {column.dtype}; write numbers")
         if column.ndim == 0 or len(column) != size:
             raise ConfigurationError(
                 f"store.data: {file} has {size} observations and {column.size} {name}; give every row one of each"
@@ -117,6 +122,16 @@ def _checked(file: Path, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[
             raise ConfigurationError(
                 f"store.data: {file} has a number that is not finite, in row {row} of {name}; drop it"
             )
+    for name in ("rewards", "terminations", "truncations"):
+        if columns[name].size != size:
+            raise ConfigurationError(
+                f"store.data: {name} of {file} has the shape {list(columns[name].shape)}; give one number a row"
+            )
+        columns[name] = columns[name].reshape(size)
+    if "kinds" in columns:
+        kinds = columns["kinds"]
+        if kinds.dtype.kind not in "iu" or kinds.shape != (size,) or kinds.min(initial=1) < 1:
+            raise ConfigurationError(f"store.data: kinds of {file} are not whole numbers from 1 on; write one a row")
     ended = (columns["terminations"] != 0) | (columns["truncations"] != 0)
     if not ended.any():
         raise ConfigurationError(
@@ -126,6 +141,13 @@ def _checked(file: Path, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[
     for name in ("observations", "next_observations"):
         if name in columns:
             columns[name] = columns[name].reshape(size, -1).astype(np.float32)
+    if columns.get("next_observations", columns["observations"]).shape != columns["observations"].shape:
+        raise ConfigurationError(
+            f"store.data: {file} has next_observations of {columns['next_observations'].shape[1]} numbers a row and "
+            f"observations of {columns['observations'].shape[1]}; write both alike"
+        )
+    if columns["actions"].dtype.kind != "f" and columns["actions"].size == size:
+        columns["actions"] = columns["actions"].reshape(size)  # One choice a row.
     if columns["actions"].dtype.kind == "f":
         columns["actions"] = columns["actions"].reshape(size, -1).astype(np.float32)
     return columns

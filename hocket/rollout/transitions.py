@@ -6,7 +6,7 @@ its value counts. Several decisions are joined as rows are added, when their who
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,8 +22,9 @@ from hocket.core.joint import apart
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.signals import REWARD, paid_at_decisions, rewards_by_occurrence
-from hocket.core.stored_rows import ALLOWED_THEN, FOLLOWING, GOES_ON, NOISE, PAID, PLACE
+from hocket.core.stored_rows import ALLOWED_THEN, FOLLOWING, GOES_ON, KIND, NOISE, PAID, PLACE, STEP, TO_GO
 from hocket.rollout.recorded_rows import read_rows
+from hocket.rollout.row_sequences import ending_at, in_sequences
 from hocket.rollout.store import Columns, Store, blank, cut, length
 from hocket.rollout.sum_tree import SumTree
 from hocket.stages import State
@@ -42,20 +43,26 @@ class Transitions(Store):
 
     Attributes:
         size: rows kept. rows: of a mini-batch. steps: the decisions that a row joins, n. gamma: discount per decision.
+        length: rows of a sequence. Above 1, a draw takes a row and those before it in its episode, `length` in all
+            where there are so many; `rows` counts sequences.
         take: how rows are drawn. ratio: gradients per fresh decision. gradients_per_step: a fixed number instead.
+        noises: standard normal numbers drawn with a row, for so many actions drawn anew; of vectors alone.
         begin: the least number of rows before anything is learnt. draws: of a step; with more than one, later draws
             know the errors of earlier ones, and other policies' changes.
         alpha, beta: of prioritised draws.
-        data: files of recorded decisions, with which the store begins, separated by commas; see `hocket record`.
+        data: files of recorded decisions, with which the store begins, separated by commas; see `hocket record`. With
+            `FILE=SHARE` for each, rows are drawn from them in these shares, and from fresh decisions in what is left.
     """
 
     size: int = 1_000_000
     rows: int = 256
     steps: int = 1
+    length: int = 1
     gamma: float = 0.99
     take: Literal["uniform", "prioritised"] = "uniform"
     ratio: float = 1.0
     gradients_per_step: int | None = None
+    noises: int = 2
     begin: int = 100
     draws: int = 1
     alpha: float = 0.6
@@ -65,8 +72,10 @@ class Transitions(Store):
     def __post_init__(self) -> None:
         if self.take not in ("uniform", "prioritised"):
             raise ValueError(f"take must be uniform or prioritised, not {self.take!r}")
-        if min(self.rows, self.steps, self.draws) < 1 or self.begin < 0:
-            raise ValueError("rows, steps and draws must be at least 1, and begin at least 0")
+        if min(self.rows, self.steps, self.draws, self.length) < 1 or self.noises < 2 or self.begin < 0:
+            raise ValueError(
+                "rows, steps, draws and length must be at least 1, noises at least 2, and begin at least 0"
+            )
         if self.size < self.rows:
             raise ValueError(
                 f"size = {self.size} keeps fewer rows than a mini-batch has ({self.rows}); set a larger size"
@@ -77,8 +86,23 @@ class Transitions(Store):
             raise ValueError(f"gamma must lie in [0, 1], not {self.gamma}")
         if not self.ratio > 0 or (self.gradients_per_step is not None and self.gradients_per_step < 1):
             raise ValueError("ratio must be positive, and gradients_per_step at least 1")
+        shares = [share for _, share in self._files if share is not None]
+        if shares and (len(shares) < len(self._files) or min(shares) < 0 or not 0 < sum(shares) <= 1 + 1e-9):
+            raise ValueError(f"data = {self.data}: give every file a share of at least 0, with a sum in (0, 1]")
+        if shares and self.take == "prioritised":
+            raise ValueError(f"data = {self.data}: rows are drawn by shares or by errors; drop the shares, or take")
         if min(self.alpha, self.beta) < 0:
             raise ValueError("alpha and beta must be at least 0")
+
+    @property
+    def _files(self) -> list[tuple[str, float | None]]:
+        """The files of `data`, with their shares.
+
+        Raises:
+            ValueError: for a share that is no number.
+        """
+        parts = [part.strip().rpartition("=") for part in (self.data or "").split(",") if part.strip()]
+        return [(name, float(share)) if mark else (share, None) for name, mark, share in parts]
 
     @property
     def reads_errors(self) -> bool:
@@ -91,10 +115,13 @@ class Transitions(Store):
             ConfigurationError: when a file of `data` is missing or wrong.
         """
         state: State = {"rings": {}}
-        for file in (self.data or "").split(",") if self.data else ():
-            batch = pack(read_rows(Path(file.strip()), POLICY))
+        sources: list[tuple[int, float]] = []
+        for file, share in self._files:
+            batch = pack(read_rows(Path(file), POLICY))
             state = self.add(state, paid_at_decisions(batch, batch.scores["reward"].values))
-        return state
+            if share is not None:
+                sources.append((int(state["rings"][POLICY]["added"]), share))
+        return {**state, "sources": sources} if sources else state
 
     def gradients(self, state: State, fresh: int) -> int:
         held = [min(int(ring["added"]), self.size) for ring in state["rings"].values()]
@@ -112,9 +139,14 @@ class Transitions(Store):
         """
         split = apart(batch)
         for name in batch.names["policy"]:
-            columns = rows_of(split.of_policy(name), self.steps, self.gamma)
+            columns = rows_of(split.of_policy(name), self.steps, self.gamma, sequences=self.length > 1)
             if columns and length(columns):
-                state["rings"][name] = self._extended(state["rings"].get(name), columns, name)
+                ring = state["rings"][name] = self._extended(state["rings"].get(name), columns, name)
+                if "sources" in state and int(ring["added"]) > self.size:
+                    raise ConfigurationError(
+                        f"store.size = {self.size}: data of which a share is drawn and fresh decisions no longer fit; "
+                        "set a larger size"
+                    )
         return state
 
     def _extended(self, ring: State | None, columns: Columns, policy: str) -> State:
@@ -146,17 +178,26 @@ class Transitions(Store):
         rings: Mapping[str, State] = state["rings"]
         if not rings:
             raise ConfigurationError("the store is empty, so nothing can be drawn; let it keep a step first")
-        drawn, places, weights = [], [], []
+        drawn, places, weights, counts = [], [], [], []
         for ring in rings.values():
-            place, weight = self._places(ring, count, key.derive("rows").numpy())
+            place, weight = self._places(ring, count, key.derive("rows").numpy(), state.get("sources", ()))
+            if self.length > 1:
+                place, reach = ending_at(place, self.length, ring["columns"][STEP.name], int(ring["added"]))
+                weight = np.repeat(weight, reach)
+                counts.append(reach)
             places.append(place)
             weights.append(weight)
             drawn.append(cut(ring["columns"], place))
-        return batch_of_rows(list(rings), drawn, places, weights, key)
+        batch = batch_of_rows(list(rings), drawn, places, weights, key, self.noises)
+        return batch if self.length == 1 else in_sequences(batch, counts)
 
-    def _places(self, ring: State, count: int, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The places of drawn rows `[count]`, and their weights."""
+    def _places(
+        self, ring: State, count: int, rng: np.random.Generator, sources: Sequence[tuple[int, float]]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The places of drawn rows `[count]`, and their weights; `sources` end at a row and have a share each."""
         held = min(int(ring["added"]), self.size)
+        if sources:
+            return by_shares(sources, held, count, rng), np.ones(count, np.float32)
         if not self.reads_errors:
             return rng.integers(0, held, count), np.ones(count, np.float32)
         place, share = ring["tree"].draw(rng.random(count))
@@ -172,6 +213,20 @@ class Transitions(Store):
         return state
 
 
+def by_shares(
+    sources: Sequence[tuple[int, float]], held: int, count: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Places of rows `[count]` in these shares: source i ends before row `sources[i][0]`; the rest are fresh rows."""
+    ends = np.array([*(int(end) for end, _ in sources), held])
+    shares = np.array([float(share) for _, share in sources])
+    shares = np.append(shares, max(1.0 - shares.sum(), 0.0))
+    starts = np.concatenate([[0], ends[:-1]])
+    shares *= ends > starts
+    source = rng.choice(len(ends), size=count, p=shares / shares.sum())
+    places: NDArray[np.int64] = starts[source] + (rng.random(count) * (ends - starts)[source]).astype(np.int64)
+    return places
+
+
 def _check_shapes(kept: Columns, columns: Columns, policy: str) -> None:
     for name in {*kept, *columns}:
         old, new = (part[name].shape[1:] if name in part else None for part in (kept, columns))
@@ -185,11 +240,12 @@ def _check_shapes(kept: Columns, columns: Columns, policy: str) -> None:
 # ---------------------------------------------------------------- rows
 
 
-def rows_of(batch: Batch, steps: int, gamma: float) -> Columns:
+def rows_of(batch: Batch, steps: int, gamma: float, *, sequences: bool = False) -> Columns:
     """The counted decisions of a rewarded batch of one policy as rows; each joins `steps` of them.
 
     Rows hold `observed`, `action`, `logp` (NaN where unknown), `paid`, `following`, `goes_on`, and where actions were
-    restricted `allowed` and `allowed_then`. A decision whose episode was cut without a final state is left out.
+    restricted `allowed` and `allowed_then`; for `sequences` also `step` and `to_go`; of data that state kinds `kind`. A
+    decision whose episode was cut without a final state is left out.
     """
     occurrences = batch.occurrences
     size = len(occurrences)
@@ -229,6 +285,13 @@ def rows_of(batch: Batch, steps: int, gamma: float) -> Columns:
         then = allowed[np.minimum(reach, size - 1)]
         then[ended] = True  # What a final state allows is not recorded.
         columns |= {"allowed": allowed, "allowed_then": then}
+    if (kind := batch.segment.numpy()[decision]).any():
+        columns[KIND.name] = kind
+    if sequences:
+        starts = np.concatenate([[0], ends[:-1] + 1])[np.searchsorted(ends, place)]
+        total = np.concatenate([[0.0], np.cumsum(reward)])
+        columns |= {STEP.name: (place - starts).astype(np.int64)}
+        columns |= {TO_GO.name: (total[last + 1] - total[place]).astype(np.float32)}
     return cut(columns, usable)
 
 
@@ -260,7 +323,12 @@ def _final_states(
 
 
 def batch_of_rows(
-    policies: list[str], drawn: list[Columns], places: list[NDArray[Any]], weights: list[NDArray[Any]], key: Key
+    policies: list[str],
+    drawn: list[Columns],
+    places: list[NDArray[Any]],
+    weights: list[NDArray[Any]],
+    key: Key,
+    noises: int = 2,
 ) -> Batch:
     """Rows of each policy as a batch: a turn for each policy, a trajectory for each row."""
     sizes = [length(columns) for columns in drawn]
@@ -276,12 +344,13 @@ def batch_of_rows(
     every, turns = torch.arange(size), torch.arange(number)
     annotations = {FOLLOWING.name: column("following"), GOES_ON.name: goes_on, PAID.name: column("paid")}
     annotations[PLACE.name] = torch.from_numpy(np.concatenate(places))
+    annotations |= {name: column(name) for name in (KIND.name, STEP.name, TO_GO.name) if name in drawn[0]}
     allowed: list[NDArray[Any] | None] = []
     if "allowed" in drawn[0]:
         annotations[ALLOWED_THEN.name] = column("allowed_then")
         allowed = [columns["allowed"] for columns in drawn]
     if action.is_floating_point():
-        shape = (size, 2, action.shape[-1])
+        shape = (size, noises, action.shape[-1])
         normal = key.derive("noise").numpy().standard_normal(shape, np.float32)
         annotations[NOISE.name] = torch.from_numpy(normal)
     known = ~torch.isnan(logp)

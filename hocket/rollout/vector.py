@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -212,6 +212,7 @@ class _Pool:
         self.temperature = np.ones(width, np.float32)
         carries = getattr(policy, "carries", 0)
         self.carried = {"carried": np.zeros((width, carries), np.float32)} if carries else {}
+        self.reads_rewards = bool(getattr(policy, "reads_rewards", False))
         for slot in range(width):
             self._refill(slot)
 
@@ -259,7 +260,8 @@ class _Pool:
         self.counters += np.uint64(self.counters.shape[1])
         chosen = actions.tolist() if actions.ndim == 1 else actions  # plain integers: environments check them faster
         values = logps.tolist()
-        ended = []
+        rewards = np.zeros(len(self.slots))
+        ended, over = [], []
         for slot, episode in enumerate(self.slots):
             if episode is None:
                 continue
@@ -270,7 +272,13 @@ class _Pool:
             if episode.over:
                 episode.final_state = self.observations[slot].copy()
                 ended.append(episode)
-                self._refill(slot)
+                over.append(slot)
+            elif self.reads_rewards:
+                rewards[slot] = episode.rewards[-1]
+        if self.reads_rewards:
+            cast(Any, self.policy).paid(rewards, self.carried["carried"])
+        for slot in over:
+            self._refill(slot)
         return ended
 
     def _step(self, slot: int, episode: Episode, action: Any, logp: float) -> None:

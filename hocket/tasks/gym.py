@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -221,6 +222,29 @@ class Gymnasium:
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool]:
         observation, reward, terminated, truncated, _ = self.world.step(self.move(action))
         return self.read(observation), reward_of(reward, self._name), bool(terminated), bool(truncated)
+
+    def snapshot(self) -> Any:
+        """The state of the environment, which `restore` puts back, into another one of the task too.
+
+        Raises:
+            ConfigurationError: for an environment that cannot be copied.
+        """
+        try:
+            return copy.deepcopy(self.world)
+        except Exception as error:  # Any environment may refuse in its own way.
+            raise ConfigurationError(
+                f"{self._name} cannot be restored, because it cannot be copied ({type(error).__name__}: {error}); give "
+                "it a __deepcopy__, or take another task"
+            ) from None
+
+    def restore(self, snapshot: Any) -> None:
+        """Puts a state that `snapshot` gave back; the state may be restored again."""
+        self.world = copy.deepcopy(snapshot)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Gymnasium:
+        other = copy.copy(self)
+        other.world = self.snapshot()
+        return other
 
     def close(self) -> None:
         self.world.close()

@@ -55,10 +55,10 @@ def check_store(config: Config, task: Task) -> None:
                 f"{name} = {getattr(config, name)}: {recipe.name} learns from a store, which one process alone holds; "
                 "drop it"
             )
-    if config.network.body == "recurrent":
+    if config.network.remembers and getattr(recipe.store, "length", 1) == 1:
         raise ConfigurationError(
-            f"network.body = recurrent remembers what was seen before, and {recipe.name} draws single rows from its "
-            "store; use perceptron"
+            f"network.body = {config.network.body} remembers what was seen before, and {recipe.name} draws single rows "
+            "from its store; set store.length to draw sequences, or use perceptron"
         )
 
 

@@ -8,6 +8,8 @@ from tiny_runs import call, rows, train
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.core.packing import pack
+from hocket.core.signals import paid_at_decisions
 from hocket.rollout.recorded_rows import read_rows, write_rows
 from hocket.rollout.transitions import Transitions
 
@@ -96,3 +98,65 @@ def test_a_run_is_recorded_and_cloned(tmp_path):
     )
     assert said.code == 2
     assert "data of the same task" in said.err
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"actions": np.array(["left"] * 12)}, "actions of .* holds no numbers"),
+        ({"rewards": np.ones((12, 2))}, r"rewards of .* has the shape \[12, 2\]"),
+        ({"next_observations": np.ones((12, 3))}, "next_observations of 3 numbers a row and observations of 4"),
+    ],
+)
+def test_arrays_of_another_form_are_named(tmp_path, changes, message):
+    with pytest.raises(ConfigurationError, match=message):
+        read_rows(saved(tmp_path, **changes), "policy")
+
+
+def test_a_folder_of_minari_is_read(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    (tmp_path / "data").mkdir()
+    rng, actions = np.random.default_rng(0), []
+    with h5py.File(tmp_path / "data" / "main_data.hdf5", "w") as file:
+        for number in range(11):  # episode_10 comes after episode_9.
+            group = file.create_group(f"episode_{number}")
+            actions.append(rng.uniform(-2, 2, (3, 1)))
+            group["observations"] = np.arange(4.0)[:, None] + 10 * number
+            group["actions"], group["rewards"] = actions[-1], np.ones(3)
+            group["terminations"], group["truncations"] = [False, False, number == 0], [False] * 3
+    space = json.dumps({"type": "Box", "low": [-2.0], "high": [2.0]})
+    (tmp_path / "data" / "metadata.json").write_text(json.dumps({"action_space": space}))
+    episodes = read_rows(tmp_path, "policy")
+    assert [one.turns[0].observation[0, 0] for one in episodes] == [10 * n for n in range(11)]
+    assert [one.terminated for one in episodes] == [True] + [False] * 10
+    assert episodes[3].final_state == [33]
+    np.testing.assert_allclose(episodes[2].turns[0].action, actions[2] / 2, rtol=1e-6)
+    (tmp_path / "data" / "metadata.json").unlink()
+    with pytest.raises(ConfigurationError, match="states no range of actions"):
+        read_rows(tmp_path, "policy")
+    with pytest.raises(ConfigurationError, match=r"has no main_data\.hdf5"):
+        read_rows(tmp_path.parent, "policy")
+
+
+def test_rows_come_from_files_and_fresh_decisions_in_their_shares(tmp_path):
+    one, other = tmp_path / "one.npz", tmp_path / "other.npz"
+    np.savez(one, **data())
+    np.savez(other, **data(observations=np.full((12, 4), 1000.0)))
+    store = Transitions(size=30, rows=4, begin=1, data=f"{one}=0.5, {other}=0.2")
+    state = store.init()
+
+    def shares():
+        seen = store.draw(state, 4000, Key.of(0)).observation[0][:, 0]
+        return [float(np.mean(part)) for part in (seen < 500, (seen > 500) & (seen < 1500), seen > 1500)]
+
+    assert shares() == pytest.approx([5 / 7, 2 / 7, 0], abs=0.03)
+    fresh = read_rows(saved(tmp_path, observations=np.full((12, 4), 2000.0)), "policy")
+    batch = pack(fresh[:1])
+    state = store.add(state, paid_at_decisions(batch, batch.scores["reward"].values))
+    assert shares() == pytest.approx([0.5, 0.2, 0.3], abs=0.03)
+    batch = pack(fresh)
+    with pytest.raises(ConfigurationError, match="no longer fit"):
+        store.add(state, paid_at_decisions(batch, batch.scores["reward"].values))
+    for text in (f"{one}=0.5,{other}", f"{one}=0.9,{other}=0.2"):
+        with pytest.raises(ValueError, match="give every file a share"):
+            Transitions(rows=4, data=text)

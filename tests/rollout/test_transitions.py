@@ -166,3 +166,22 @@ def test_rows_of_another_shape_are_refused():
     state = store.add(store.init(), rewarded(episode(0, 4)))
     with pytest.raises(ConfigurationError, match="action"):
         store.add(state, rewarded(episode(0, 4, vector=True)))
+
+
+def test_sequences_hold_the_rows_before_a_drawn_one_in_its_episode():
+    store = Transitions(size=12, rows=4, begin=0, length=4)
+    state = store.init()
+    for start, size in ((0, 5), (100, 6), (200, 7)):  # The ring keeps the last of the second and all of the third.
+        state = store.add(state, rewarded(episode(start, size)))
+    batch = store.draw(state, 64, Key.of(0))
+    assert batch.turns == batch.trajectories == 64
+    for number, seen in enumerate(batch.observation):
+        first, last = seen[0, 0], seen[-1, 0]
+        assert seen[:, 0].tolist() == list(range(int(first), int(last) + 1))
+        oldest = 200 if last >= 200 else 101
+        assert len(seen) == min(4, last - oldest + 1)
+        mine = batch.turn == number
+        assert batch.annotations["step"][mine].tolist() == [x % 100 for x in seen[:, 0]]
+        size = 7 if last >= 200 else 6
+        assert batch.annotations["to_go"][mine].tolist() == [sum(range(int(x) % 100 + 1, size + 1)) for x in seen[:, 0]]
+    assert torch.equal(batch.occurrences.trajectory, batch.turn)

@@ -64,5 +64,12 @@ class WrappedCourse(JointEnvironment):
     def state(self) -> NDArray[np.float32] | None:
         return self._course.state()
 
+    def snapshot(self, slot: int) -> Mapping[str, Any]:
+        return {**super().snapshot(slot), "course": self._course.snapshot(slot)}
+
+    def restore(self, slot: int, snapshot: Mapping[str, Any]) -> None:
+        self._course.restore(slot, snapshot["course"])
+        super().restore(slot, {name: held for name, held in snapshot.items() if name != "course"})
+
     def close(self) -> None:
         self._course.close()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from hocket.apps.use.environment_form import EnvironmentForm
 from hocket.core.errors import ConfigurationError
 from hocket.policies.control import ControlPolicy
-from hocket.policies.control_bodies import Recurrent
+from hocket.policies.control_bodies import Carrying
 
 INSTALL = "pip install 'hocket[onnx]'"
 
@@ -42,13 +42,13 @@ class GreedyController(nn.Module):
         read = self.policy.as_read(self._rows(observation))
         carried = read.new_zeros(read.shape[0], 0) if state is None else state
         actor = self.network.actor
-        end = actor.carries if isinstance(actor, Recurrent) else 0
+        end = actor.carries if isinstance(actor, Carrying) else 0
         states: list[Tensor] = []
         for part in self.policy.attached:
             start, end = end, end + part.carries(self.policy)
             read, after = part.step(self.policy, read, carried[:, start:end])
             states.append(after)
-        if isinstance(actor, Recurrent):
+        if isinstance(actor, Carrying):
             outputs, after = actor.step(read, carried[:, : actor.carries])
             states.insert(0, after)
         else:

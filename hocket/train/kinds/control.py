@@ -98,12 +98,12 @@ def _pictures(config: Config, task: Task) -> Sequence[str]:
 
 def _check_sequences(config: Config) -> None:
     """Refuses mini-batches that cut the episodes of a recurrent policy."""
-    for recipe, _ in config.phases if config.network.body == "recurrent" else ():
+    for recipe, _ in config.phases if config.network.remembers else ():
         episodes = recipe.curriculum.prompts * (recipe.rollout.samples or 1)
         if recipe.update.minibatches > episodes:
             raise ConfigurationError(
-                f"update.minibatches = {recipe.update.minibatches}: a recurrent policy learns from whole episodes, of "
-                f"which a step of {recipe.name} has {episodes}; set it to {episodes} at most"
+                f"update.minibatches = {recipe.update.minibatches}: this policy learns from whole episodes, "
+                f"of which a step of {recipe.name} has {episodes}; set it to {episodes} at most"
             )
 
 

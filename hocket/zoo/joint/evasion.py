@@ -103,6 +103,8 @@ class Flee:
 class _Flight(JointEnvironment):
     """Bodies `[B, count + room]`, agents first; pursuer p is there at the steps `since[:, p] <= t < until[:, p]`."""
 
+    fixed = frozenset({"radius", "push", "fastest", "parked", "pairs"})
+
     def __init__(self, world: Flee, width: int) -> None:
         self.world, self.bodies = world, world.count + world.room
         hunts = np.arange(self.bodies) >= world.count

@@ -105,6 +105,8 @@ def _pairs(first: int, numbers: int) -> tuple[tuple[int, int], ...]:
 
 
 class _Spread(JointEnvironment):
+    fixed = frozenset({"radius", "others", "marks", "pairs"})
+
     def __init__(self, world: Spread, width: int) -> None:
         self.world, count = world, world.count
         self.place, self.speed, self.landmark = (np.zeros((width, count, 2)) for _ in range(3))
@@ -231,6 +233,8 @@ class Tag:
 
 
 class _Tag(JointEnvironment):
+    fixed = frozenset({"radius", "push", "fastest", "pairs"})
+
     def __init__(self, world: Tag, width: int) -> None:
         self.world, self.size = world, world.hunters + world.count
         bodies = self.size + world.obstacles

@@ -95,6 +95,8 @@ class PathCourse(JointEnvironment):
     So is `present`, who is on the grid, `[B, n]`: here everybody is.
     """
 
+    fixed = frozenset({"_rows"})
+
     def __init__(self, world: LifelongPaths, width: int) -> None:
         self.world, size, count = world, world.size, world.count
         self.free = np.ones((width, size, size), bool)

@@ -116,6 +116,8 @@ class Skirmish:
 class Battlefield(JointEnvironment):
     """Many copies. `place` `[B, n + m, 2]`, `health` `[B, n + m]`, soldiers first, and `time` `[B]` are open."""
 
+    fixed = frozenset({"_slots"})
+
     def __init__(self, world: Skirmish, width: int) -> None:
         self.world, self.n, units = world, world.count, world.count + world.foes
         self.place, self.health = np.zeros((width, units, 2), int), np.zeros((width, units), int)

@@ -73,9 +73,9 @@ class Chained(ControlPart):
                 "a chain of parts needs actions that have parts, a function and its arguments, and this environment's "
                 "have none; use a2c, or a world such as rts:beacon"
             )
-        if host.network.body == "recurrent":
+        if host.network.remembers:
             raise ConfigurationError(
-                "network.body = recurrent carries no chain of parts; use perceptron or convolution"
+                f"network.body = {host.network.body} carries no chain of parts; use perceptron or convolution"
             )
         host.action_form = replace(host.action_form, chained=True)
         host.remake_actor()

@@ -93,6 +93,8 @@ class MiniGame:
 class Screen(JointEnvironment):
     """Many copies. `place` and `sent` `[B, units]` are cells, `selected` `[B, units]`, `goal` `[B, size^2]` bool."""
 
+    fixed = frozenset({"_slots"})
+
     def __init__(self, world: MiniGame, width: int) -> None:
         self.world, cells = world, world.size**2
         self.place, self.sent = np.zeros((2, width, world.units), np.int64)

@@ -1,0 +1,1 @@
+"""OGSRL: offline guarded safe planning for treatments."""

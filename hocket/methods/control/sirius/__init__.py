@@ -1,0 +1,1 @@
+"""Sirius: learning on the job from deployments in which a person takes over."""
