@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from hocket.core.batch import Level
 from hocket.core.divergences import Divergence
 from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.media import reader_of
 from hocket.policies.activation_cache import ActivationCache, ReplaySteps, activation_cache_for
 from hocket.policies.copies import ModelCopies
 from hocket.policies.family import STEPS, LayerSteps, Precision, head_of, logit_states
@@ -30,6 +31,7 @@ from hocket.policies.stored_weights import WideHead, weight_count
 from hocket.policies.support import supports, trusted
 from hocket.policies.tree_forward import tree_states
 from hocket.policies.value_head import ValueHead
+from hocket.policies.vision import vision_of
 
 
 class LanguageModule(nn.Module):
@@ -96,6 +98,8 @@ class LanguageModel:
         self.lora = bool(adapted_layers(model))
         self.adapted = self.lora if adapted is None else adapted
         self._module = LanguageModule(model.eval())
+        if (vision := vision_of(model)) is not None:
+            vision.reader = reader_of(tokenizer) or vision.reader  # One that has processed the prompts already.
         form_of(model)  # Read while all weights are here.
         self._check_precision()
 
