@@ -180,7 +180,13 @@ def _reader(where: str) -> PictureReader:
     """
     from transformers import AutoProcessor
 
-    processor = _fetch(AutoProcessor, "processor", where, {})
+    try:
+        processor = _fetch(AutoProcessor, "processor", where, {})
+    except AttributeError as error:  # What transformers raises where the part for videos is missing.
+        raise ConfigurationError(
+            f"transformers reads the processor of {where!r} only where torchvision is installed; install it, or choose "
+            "a model of llava or idefics3"
+        ) from error
     if not hasattr(processor, "image_token") or not hasattr(processor, "image_processor"):
         raise ConfigurationError(
             f"the processor of {where!r} reads no pictures; put the model's preprocessor_config.json and "

@@ -362,6 +362,7 @@ class Chat:
         strange = next((role for role in roles if not re.fullmatch(r"[\w-]+", role)), None)
         if strange is not None:
             raise ConfigurationError(f"a message has the role {strange!r}; a role is one word, such as user")
+        self._pictures.check(messages)
         shown = [self._words.plain(message) for message in messages]
         schemas = [self._words.plain(tool) for tool in tools] if tools else None
         specials = {name: self._own(token) for name, token in self.tokenizer.special_tokens_map.items()}

@@ -26,20 +26,27 @@ class PicturedText:
         self._name, self._reader = name, reader
         self._seal = "" if reader is None else words.sealed(reader.token)
 
+    def check(self, messages: Sequence[Message]) -> None:
+        """Refuses pictures where the model reads none.
+
+        Raises:
+            ConfigurationError: naming the tokenizer, and what to do.
+        """
+        if self._reader is None and pictures_in(messages):
+            raise ConfigurationError(
+                f"a message holds a picture, and the model of {self._name} reads words alone; choose a model that reads "
+                "pictures, such as --model nano-vlm"
+            )
+
     def marked(self, text: str, messages: Sequence[Message]) -> str:
         """The text of messages, with the digests of their pictures behind the placeholders.
 
         Raises:
-            ConfigurationError: when the model reads no pictures, or the template does not show each once.
+            ConfigurationError: when the template does not show each once.
         """
-        digests = pictures_in(messages)
         if self._reader is None:
-            if digests:
-                raise ConfigurationError(
-                    f"a message holds a picture, and the model of {self._name} reads words alone; choose a model that "
-                    "reads pictures, such as --model nano-vlm"
-                )
             return text
+        digests = pictures_in(messages)
         pieces = text.split(self._seal)
         if len(pieces) - 1 != len(digests):
             raise ConfigurationError(
