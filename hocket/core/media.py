@@ -101,6 +101,28 @@ def with_pictures(text: str, digests: Sequence[str]) -> str | Parts:
     return [*map(image_part, digests), *([{"type": "text", "text": text}] if text else [])]
 
 
+class PicturedAnswer(str):
+    """What a tool answers in pictures as well: as a text, all that a model without eyes can read of it.
+
+    Attributes:
+        words: what it says beside its pictures. pictures: their digests.
+    """
+
+    words: str
+    pictures: tuple[str, ...]
+
+    def __new__(cls, text: str, words: str, pictures: Sequence[str]) -> PicturedAnswer:
+        made = super().__new__(cls, text)
+        made.words, made.pictures = words, tuple(pictures)
+        return made
+
+    @property
+    def content(self) -> str | Parts:
+        """For a model that reads pictures."""
+        text: Parts = [{"type": "text", "text": self.words}] if self.words else []
+        return [*text, *map(image_part, self.pictures)]
+
+
 class MediaStore:
     """Files of pictures by digest, and the picture tokens by id.
 

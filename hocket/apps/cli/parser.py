@@ -320,7 +320,7 @@ def _train(parser: _Parser) -> None:
     for flag, metavar, text in (
         ("--task", "NAME", "a task, a data file or FILE.py:NAME (sums)"),
         ("--recipe", "NAME", "a method, or FILE.py:NAME (grpo)"),
-        ("--model", "PATH", "nano, smollm2, a folder, FILE.gguf or a hub name"),
+        ("--model", "PATH", "nano, nano-vlm, smollm2, a folder, FILE.gguf or a hub name"),
         ("--workflow", "NAME", "a workflow, or FILE.py:NAME (one answer a prompt)"),
         ("--tools", "NAMES", "calculator, python, search:PATH or mcp:COMMAND"),
         ("--judge", "NAME", "a model, a run, a URL or FILE.py:FUNCTION (rule)"),
@@ -396,7 +396,7 @@ def _study(parser: _Parser) -> None:
     )
     parser.add_argument("--tokens", type=int, metavar="N", help="budget of a run in sampled tokens instead of answers")
     parser.add_argument("--task", metavar="NAME", action="append", help="a task, as in `hocket train`; one or several")
-    parser.add_argument("--model", metavar="PATH", help="nano, smollm2, a model folder, FILE.gguf or a hub name")
+    parser.add_argument("--model", metavar="PATH", help="nano, nano-vlm, smollm2, a model folder, FILE.gguf or a hub name")
     parser.add_argument("--seeds", type=int, metavar="N", help="test seeds of every recipe and task (5)")
     parser.add_argument("--steps", type=int, metavar="N", help="budget of a run: steps (30)")
     parser.add_argument("--prompts", type=int, metavar="P", help="budget of a run: prompts per step (8)")
