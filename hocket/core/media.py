@@ -89,6 +89,20 @@ def pictures_in(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
+def words_of(content: Any) -> str:
+    """Content as people read it in text: a picture is named by the beginning of its digest."""
+    if not isinstance(content, (list, tuple)):
+        return "" if content is None else str(content)
+    return "\n".join(_words_of_part(part) for part in content if isinstance(part, Mapping))
+
+
+def _words_of_part(part: Mapping[str, Any]) -> str:
+    if "text" in part:
+        return str(part["text"])
+    digest = part.get("image")
+    return f"(picture {digest[:12]})" if isinstance(digest, str) else f"({part.get('type', 'part')})"
+
+
 def image_part(digest: str) -> dict[str, Any]:
     """A picture as a part of a message."""
     return {"type": "image", "image": digest}

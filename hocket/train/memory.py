@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import torch
 
+from hocket.core.media import words_of
 from hocket.core.packing import pack
 from hocket.policies.activation_cache import MAX_BYTES, WORTH, worth
 from hocket.policies.sequences import ATTENTION_LENGTH, Row
@@ -119,7 +120,7 @@ def longest_prompt(task: Task, policy: CausalLM, most: int = LOOKED_AT) -> int:
     size = task.size("train")
     count = most if size is None else min(most, size)
     scenarios = [task.scenario("train", number) for number in range(count)]
-    texts = ["\n".join(str(message["content"]) for message in scenario.messages) for scenario in scenarios]
+    texts = ["\n".join(words_of(message["content"]) for message in scenario.messages) for scenario in scenarios]
     return max((len(policy.tokenizer(text)["input_ids"]) for text in texts), default=0)
 
 

@@ -9,9 +9,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from hocket.core import sums
+from hocket.core.media import pictures_in, words_of
 
 Data = dict[str, Any]
 Row = Mapping[str, Any]
+
+NAMED = 12
+"""Characters of a picture's digest by which a page names it."""
 
 _CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 
@@ -190,7 +194,8 @@ class Conversations:
                 told["content"] = text
             # Without ids nobody knows what is new: what was there before is left out.
             if "new" in row or "content" in told:
-                found.append(told)
+                pictures = [digest[:NAMED] for digest in pictures_in([message])]
+                found.append(told | {"pictures": pictures} if pictures and "content" in told else told)
         return found
 
 
@@ -316,7 +321,7 @@ def content(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, list) and all(isinstance(part, Mapping) for part in value):
-        return "\n".join(str(part["text"]) if "text" in part else f"({part.get('type', 'part')})" for part in value)
+        return words_of(value)
     return json.dumps(value, ensure_ascii=False)
 
 
