@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import warnings
 from pathlib import Path
@@ -91,6 +92,13 @@ def picture_bytes(picture: Any, name: str = "a picture") -> bytes:
 def blank_like(data: bytes, name: str) -> bytes:
     """The file of a grey picture of the same size."""
     return picture_bytes(pillow().new("RGB", open_picture(data, name).size, (128, 128, 128)))
+
+
+def data_url(data: bytes) -> str:
+    """The bytes of a picture's file as a data URL."""
+    kinds = {b"\x89PNG": "png", b"\xff\xd8": "jpeg", b"GIF8": "gif", b"BM": "bmp"}
+    kind = next((kind for start, kind in kinds.items() if data.startswith(start)), "webp")
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def file_inside(folder: Path, path: str, where: str) -> Path:

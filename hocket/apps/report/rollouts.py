@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from hocket.apps.report.conversations import NAMED, Conversations, content, digi
 from hocket.apps.report.groups import SampleGroup, advantage_of, group_episodes, reward_of
 from hocket.apps.report.reading import RunRecord
 from hocket.apps.report.roles import StepTotals
+from hocket.core.pictures import data_url
 
 STEPS = 24
 """Steps shown at most: the first, the last, and others evenly between."""
@@ -53,13 +53,8 @@ def _pictures(folder: Path, steps: Sequence[Data]) -> dict[str, str]:
         if name in files and files[name].stat().st_size <= room:
             data = files[name].read_bytes()
             room -= len(data)
-            found[name] = f"data:{_kind(data)};base64,{base64.b64encode(data).decode()}"
+            found[name] = data_url(data)
     return found
-
-
-def _kind(data: bytes) -> str:
-    kinds = {b"\x89PNG": "image/png", b"\xff\xd8": "image/jpeg", b"GIF8": "image/gif", b"BM": "image/bmp"}
-    return next((kind for start, kind in kinds.items() if data.startswith(start)), "image/webp")
 
 
 def chosen(steps: Sequence[int], most: int) -> list[int]:
