@@ -193,7 +193,9 @@ class MediaStore:
             raise HocketError(f"the picture {digest[:12]} is not in memory{where}; restore the run's folder media")
         data = source if isinstance(source, bytes) else source.read_bytes()
         if digest_of(data) != digest:
-            raise HocketError(f"{source} has changed since it was read; put back the file that the run began with")
+            raise HocketError(
+                f"{self.name(digest)} has changed since it was read; put back the file that the run began with"
+            )
         return data
 
     # ------------------------------------------------------------ tokens

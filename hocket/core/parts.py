@@ -57,9 +57,13 @@ def picture_of(source: Any, where: str, folder: Path | None) -> str:
     elif source.startswith("data:"):
         data = _from_url(source, where)
     elif "://" in source:
-        raise ConfigurationError(f"{where}: {source[:60]!r} would be fetched, and nothing is; put the file beside the data")
+        raise ConfigurationError(
+            f"{where}: {source[:60]!r} would be fetched, and nothing is; put the file beside the data"
+        )
     elif folder is None:
-        raise ConfigurationError(f"{where}: {source[:60]!r} is a file's name; give its bytes, a data URL or a Pillow image")
+        raise ConfigurationError(
+            f"{where}: {source[:60]!r} is a file's name; give its bytes, a data URL or a Pillow image"
+        )
     else:
         file = file_inside(folder, source, where)
         check_picture(file.read_bytes(), str(file))
@@ -80,12 +84,14 @@ def _is_open(part: Any) -> bool:
 
 def _part(part: Any, where: str, folder: Path | None, left: Any) -> dict[str, Any]:
     kind = part.get("type") if isinstance(part, Mapping) else None
-    if kind == "text" and isinstance(part["text"] if "text" in part else None, str):
+    if kind == "text" and isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
     if _is_open(part):
         digest = next(left, None)
         if digest is None:
-            raise ConfigurationError(f"{where} stands for a picture, and none is left; give as many as there are places")
+            raise ConfigurationError(
+                f"{where} stands for a picture, and none is left; give as many as there are places"
+            )
         return image_part(digest)
     if kind == "image":
         return image_part(picture_of(part, where, folder))

@@ -79,7 +79,7 @@ def picture_bytes(picture: Any, name: str = "a picture") -> bytes:
         picture = pillow().fromarray(picture)
     if not (hasattr(picture, "save") and hasattr(picture, "mode")):
         raise ConfigurationError(
-            f"{name} is of type {type(picture).__name__}; give the bytes of a file, a Pillow image, or an array of uint8"
+            f"{name} is of type {type(picture).__name__}; give a file's bytes, a Pillow image or an array of uint8"
         )
     file = io.BytesIO()
     mode = picture.mode if picture.mode in _MODES else None
@@ -117,24 +117,26 @@ def file_inside(folder: Path, path: str, where: str) -> Path:
 
 
 def _checked(data: bytes, name: str) -> Image:
-    Image = pillow()
+    library = pillow()
     try:
         with _silent():
-            picture: Image = Image.open(io.BytesIO(data), formats=FORMATS)
+            picture: Image = library.open(io.BytesIO(data), formats=FORMATS)
             width, height = picture.size
-    except Image.DecompressionBombError:
-        raise ConfigurationError(f"{name} has more pixels than may be opened, {MOST_PIXELS:,}; make it smaller") from None
+    except library.DecompressionBombError:
+        raise ConfigurationError(
+            f"{name} has more pixels than may be opened, {MOST_PIXELS:,}; make it smaller"
+        ) from None
     except Exception as error:
         raise _broken(name, error) from None
     if not width or not height:
         raise ConfigurationError(f"{name} is {width} x {height} pixels, so it shows nothing; leave it out")
     if max(width, height) > MOST_SIDE or width * height > MOST_PIXELS:
         raise ConfigurationError(
-            f"{name} is {width:,} x {height:,} pixels, more than {MOST_SIDE:,} a side or {MOST_PIXELS:,} in all; make it "
-            "smaller"
+            f"{name} is {width:,} x {height:,} pixels, more than {MOST_SIDE:,} a side or {MOST_PIXELS:,} in all; make "
+            "it smaller"
         )
-    if getattr(picture, "n_frames", 1) > 1:
-        raise ConfigurationError(f"{name} is animated ({picture.n_frames} frames); save one frame of it")
+    if (frames := getattr(picture, "n_frames", 1)) > 1:
+        raise ConfigurationError(f"{name} is animated ({frames} frames); save one frame of it")
     if picture.mode not in _MODES:
         raise ConfigurationError(f"{name} has the mode {picture.mode}; convert it to RGB")
     return picture

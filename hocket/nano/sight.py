@@ -22,6 +22,7 @@ from transformers import Qwen3ForCausalLM
 from hocket.core.keys import Key
 from hocket.nano import BASE
 from hocket.nano.vision import IMAGE, PATCH, SIDE, build_processor, new_model
+from hocket.tasks.arithmetic import verify
 from hocket.tasks.digits import QUESTIONS, Canvas, canvas, worked
 
 Progress = Callable[[dict[str, Any]], None]
@@ -32,8 +33,8 @@ class SightPretraining:
     """Settings. Digits are those that no evaluation of the task draws."""
 
     seed: int = 0
-    tower_steps: int = 400
-    steps: int = 1500
+    tower_steps: int = 250
+    steps: int = 600
     rows: int = 32
     tower_lr: float = 2e-3
     lr: float = 1e-3
@@ -41,7 +42,7 @@ class SightPretraining:
     """Share of answers that read the digits first."""
     right: float = 1 / 3
     """Share of the others that are right."""
-    measured: int = 300
+    measured: int = 900
     """Canvases on which the result is measured."""
 
 
@@ -163,19 +164,23 @@ def _update(optimiser: torch.optim.Optimizer, loss: Tensor, lr: float, step: int
 @torch.no_grad()
 def _measure(model: Any, processor: Any, config: SightPretraining) -> dict[str, float]:
     """Shares of right greedy answers on unseen handwriting: left to itself, at once, and worked out."""
-    tokenizer, kinds = processor.tokenizer, list(QUESTIONS)
+    tokenizer = processor.tokenizer
     rng = Key.of(config.seed).derive("sight", "measure").numpy()
     canvases = [canvas(rng, "eval") for _ in range(config.measured)]
     found: dict[str, float] = {}
     for style, forced in (("answers", ""), ("at once", "<answer>"), ("worked", "<think>")):
         right = 0
-        for number, one in enumerate(canvases):
-            kind = kinds[number % len(kinds)]
+        for number, kind in enumerate(QUESTIONS):
+            shown = canvases[number :: len(QUESTIONS)]
             ids = tokenizer(_question(kind) + forced, add_special_tokens=False, return_tensors="pt")["input_ids"]
             out = model.generate(
-                input_ids=ids, pixel_values=_pixels([one]), do_sample=False, max_new_tokens=32, temperature=None
+                input_ids=ids.expand(len(shown), -1),
+                attention_mask=torch.ones(len(shown), ids.shape[1], dtype=torch.long),
+                pixel_values=_pixels(shown),
+                do_sample=False,
+                max_new_tokens=32,
             )
-            text = forced + tokenizer.decode(out[0, ids.shape[1] :])
-            right += f"<answer>{QUESTIONS[kind][1](one.digits)}</answer>" in text
+            for one, row in zip(shown, out[:, ids.shape[1] :], strict=True):
+                right += verify(forced + tokenizer.decode(row), str(QUESTIONS[kind][1](one.digits))) == 1.0
         found[style] = right / len(canvases)
     return found

@@ -89,6 +89,7 @@ CHAT_TEMPLATE = """\
 
 
 def added(text: str, *, special: bool) -> AddedToken:
+    """A token that is found wherever a text spells it, and taken as it stands."""
     return AddedToken(text, special=special, normalized=False, lstrip=False, rstrip=False, single_word=False)
 
 

@@ -30,9 +30,9 @@ _CONTENT = (
     "{%- macro shown(content) -%}{%- if content is string -%}{{- content -}}{%- else -%}{%- for part in content -%}"
     "{{- '<image>' if part.type == 'image' else part.text -}}{%- endfor -%}{%- endif -%}{%- endmacro -%}\n"
 )
-TEMPLATE = _CONTENT + CHAT_TEMPLATE.replace("+ message.content + '<|end|>'", "+ shown(message.content) + '<|end|>'").replace(
-    "message.content or ''", "shown(message.content or '')"
-)
+TEMPLATE = _CONTENT + CHAT_TEMPLATE.replace(
+    "+ message.content + '<|end|>'", "+ shown(message.content) + '<|end|>'"
+).replace("message.content or ''", "shown(message.content or '')")
 """The base's chat template, which shows parts as well."""
 
 

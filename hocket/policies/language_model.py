@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from hocket.policies.form_reading import form_of
 from hocket.policies.heads import Head, finished
 from hocket.policies.lora import acting_parameters, adapted_layers, without_adapter
 from hocket.policies.native_pass import native_head, native_logits, native_states, steady_length
+from hocket.policies.picture_reader import PictureReader
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.residence import HERE, Residence
 from hocket.policies.routes import Balance, ReplayedRoutes, RouteRecord, columns_of
@@ -99,7 +100,8 @@ class LanguageModel:
         self.adapted = self.lora if adapted is None else adapted
         self._module = LanguageModule(model.eval())
         if (vision := vision_of(model)) is not None:
-            vision.reader = reader_of(tokenizer) or vision.reader  # One that has processed the prompts already.
+            # One that has processed the prompts already.
+            vision.reader = cast(PictureReader, reader_of(tokenizer) or vision.reader)
         form_of(model)  # Read while all weights are here.
         self._check_precision()
 

@@ -235,7 +235,9 @@ def _near_models(where: str) -> str:
     """The nearest of the shipped models and of the model folders beside a place, and what else to give."""
     folder = Path(where).expanduser().parent
     beside = [str(Path(where).parent / file.parent.name) for file in folder.glob("*/config.json")]
-    return suggestion(where, ("nano", "nano-vlm", "smollm2", *beside), "give nano, nano-vlm, smollm2, a model folder or a hub name")
+    return suggestion(
+        where, ("nano", "nano-vlm", "smollm2", *beside), "give nano, nano-vlm, smollm2, a model folder or a hub name"
+    )
 
 
 def _is_control_network(config: Path) -> bool:

@@ -61,8 +61,8 @@ class PictureReader:
             found = self._read(MEDIA.processed(picture).source)[0]
             if found != picture:
                 raise HocketError(
-                    f"{MEDIA.name(MEDIA.processed(picture).source)} is processed into other pixels than before; use the "
-                    "model's processor and the version of Pillow that the run began with"
+                    f"{MEDIA.name(MEDIA.processed(picture).source)} is processed into other pixels than before; use "
+                    "the model's processor and the version of Pillow that the run began with"
                 )
         self._inputs.move_to_end(picture)
         return self._inputs[picture]

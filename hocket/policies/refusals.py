@@ -52,8 +52,8 @@ def check_architecture(config: Any, where: str) -> None:
     kind = str(config.model_type)
     if kind in REFUSED:
         raise ConfigurationError(
-            f"model {where!r} is of architecture {kind!r}, which {REFUSED[kind]}, and that is not computed here; choose "
-            f"a model of {', '.join(sorted(FAMILIES))}"
+            f"model {where!r} is of architecture {kind!r}, which {REFUSED[kind]}, and that is not computed here; "
+            f"choose a model of {', '.join(sorted(FAMILIES))}"
         )
     if kind not in UNFIT and type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ConfigurationError(

@@ -93,7 +93,9 @@ class Scorer(LanguageModel):
         else:
             model = read_model(where, dtype)
             if vision_of(model) is not None:
-                raise ConfigurationError(f"model {where!r} reads pictures, and scorers read words alone; choose another")
+                raise ConfigurationError(
+                    f"model {where!r} reads pictures, and scorers read words alone; choose another"
+                )
             model = over_trunk(model, outputs, key.derive("score"))
         check_tokens(model, tokenizer, where)
         if lora is not None:

@@ -160,7 +160,7 @@ class Vision:
     def _place(self) -> str:
         """The name of the language part's trunk in the whole model."""
         trunk = self.whole.get_decoder()
-        return next(name for name, module in self.whole.named_modules() if module is trunk)
+        return next(str(name) for name, module in self.whole.named_modules() if module is trunk)
 
 
 def vision_of(model: Any) -> Vision | None:
@@ -170,10 +170,7 @@ def vision_of(model: Any) -> Vision | None:
 
 
 def embedding_inputs(model: Any, ids: Tensor) -> dict[str, Tensor]:
-    """What a model of `transformers` is called with for ids `[B, S]`: the ids, or their embedding if they hold pictures.
-
-    In text alone they are the ids.
-    """
+    """What a model of `transformers` is called with for ids `[B, S]`: the ids, or their embedding with pictures."""
     vision = vision_of(model)
     if vision is None or not bool((ids >= FIRST).any()):
         return {"input_ids": ids}
@@ -191,8 +188,8 @@ def language_part(whole: Any, reader: PictureReader) -> Any:
     config = whole.config.get_text_config(decoder=True)
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ConfigurationError(
-            f"the language part of this {whole.config.model_type} model is of architecture {config.model_type!r}, which "
-            "transformers has no causal language model for; choose another model"
+            f"the language part of this {whole.config.model_type} model is of architecture {config.model_type!r}, "
+            "which transformers has no causal language model for; choose another model"
         )
     with torch.device("meta"):
         model = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)](config)

@@ -40,7 +40,7 @@ _MISSING = "the task digits needs the package scikit-learn: pip install 'hocket[
 
 
 class Canvas(NamedTuple):
-    """A picture `[2 * SIDE, 2 * SIDE]` of uint8, light on dark, and its digits from left to right and down; -1 for none."""
+    """A picture `[2 * SIDE, 2 * SIDE]` of uint8, light on dark, and its digits in reading order; -1 for none."""
 
     pixels: NDArray[np.uint8]
     quarters: tuple[int, ...]

@@ -48,7 +48,9 @@ def _messages(cell: Any, pictures: Sequence[str], folder: Path | None, where: st
         return [{"role": "user", "content": with_pictures(cell, pictures)}]
     places = open_places(cell)
     if pictures and places and places != len(pictures):
-        raise ConfigurationError(f"{where} has places for {places} pictures and {len(pictures)} are given; give each one")
+        raise ConfigurationError(
+            f"{where} has places for {places} pictures and {len(pictures)} are given; give each one"
+        )
     filling = iter(pictures)
     first = not places
     messages = []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def model_path(model: str) -> str:
-    """`nano` and `nano-vlm` are the shipped bases, `smollm2` or `FILE.gguf` a file's checkpoint, anything else a folder or a hub name.
+    """`nano` and `nano-vlm` are shipped, `smollm2` or `FILE.gguf` a file's checkpoint, all else a folder or a hub name.
 
     Raises:
         ConfigurationError: when a GGUF file is missing or cannot be read, see `hocket.policies.gguf`.

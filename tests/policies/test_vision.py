@@ -255,7 +255,10 @@ class TestForgery:
 
     def test_a_template_of_parts_alone(self, folder: Path) -> None:
         policy = policy_at(folder)
-        asked = [{"role": "user", "content": "Hm"}], [{"role": "user", "content": with_pictures("?", [tiny_vision.picture(1)])}]
+        asked = (
+            [{"role": "user", "content": "Hm"}],
+            [{"role": "user", "content": with_pictures("?", [tiny_vision.picture(1)])}],
+        )
         due = [*map(Chat(policy.tokenizer).opening, asked)]
         policy.tokenizer.chat_template = policy.tokenizer.chat_template.replace(
             "{%- if content is string -%}{{- content -}}{%- else -%}", "{%- if true -%}"

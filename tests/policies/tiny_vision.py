@@ -1,6 +1,5 @@
 """Tiny random models that read pictures, one of each family, as folders that `from_pretrained` reads."""
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 

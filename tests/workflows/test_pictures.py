@@ -15,9 +15,9 @@ from hocket.agents.tools.outside_answers import Answers
 from hocket.agents.workflows.fitting import Fit
 from hocket.agents.workflows.tool_loop import content_for
 from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.core.media import FIRST, MEDIA, PicturedAnswer, digest_of, words_of
 from hocket.core.pictures import data_url, picture_bytes
-from hocket.core.keys import Key
 from hocket.engine.remote_wire import text_body, tokens_body
 from hocket.engine.requests import Request
 from hocket.types import Decoding, Turn
@@ -107,6 +107,8 @@ def test_endpoints_get_pictures_as_data_urls() -> None:
 
 def test_pictures_in_a_line_of_text() -> None:
     digest = digest_of(FILE)
-    assert words_of([{"type": "image", "image": digest}, {"type": "text", "text": "a"}]) == f"(picture {digest[:12]})\na"
+    assert (
+        words_of([{"type": "image", "image": digest}, {"type": "text", "text": "a"}]) == f"(picture {digest[:12]})\na"
+    )
     assert words_of("a") == "a"
     assert words_of(None) == ""

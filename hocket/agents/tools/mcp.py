@@ -262,10 +262,13 @@ def _of_an_object(schema: Mapping[str, Any]) -> dict[str, Any]:
 def answer_of(name: str, found: Any) -> str:
     """The answer of a tool, a `CallToolResult`, as text; with its pictures, where there are any and it is no error."""
     text = in_words(name, found)
-    pictures, rest = [], []
+    pictures, rest = list[str](), list[Any]()
     for part in found.content:
         digest = None if part.type != "image" or found.is_error else _picture(name, part)
-        (rest if digest is None else pictures).append(part if digest is None else digest)
+        if digest is None:
+            rest.append(part)
+        else:
+            pictures.append(digest)
     if not pictures:
         return text
     words = in_words(name, SimpleNamespace(content=rest, structured_content=found.structured_content, is_error=False))

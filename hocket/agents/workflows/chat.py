@@ -25,8 +25,8 @@ from hocket.agents.workflows.rendering import Endless, within_bounds
 from hocket.agents.workflows.shapes import ConversationShapes
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import BESIDES
-from hocket.core.media import reader_of
 from hocket.core.markup import THOUGHT_TAGS, without_thoughts
+from hocket.core.media import reader_of
 from hocket.types import Message
 
 Tokens = tuple[int, ...]

@@ -34,8 +34,8 @@ class PicturedText:
         """
         if self._reader is None and pictures_in(messages):
             raise ConfigurationError(
-                f"a message holds a picture, and the model of {self._name} reads words alone; choose a model that reads "
-                "pictures, such as --model nano-vlm"
+                f"a message holds a picture, and the model of {self._name} reads words alone; choose a model that "
+                "reads pictures, such as --model nano-vlm"
             )
 
     def marked(self, text: str, messages: Sequence[Message]) -> str:
@@ -50,8 +50,8 @@ class PicturedText:
         pieces = text.split(self._seal)
         if len(pieces) - 1 != len(digests):
             raise ConfigurationError(
-                f"the chat template of {self._name} shows {len(pieces) - 1} of {len(digests)} pictures; use the model's "
-                f"own template, which writes {self._reader.token} for each"
+                f"the chat template of {self._name} shows {len(pieces) - 1} of {len(digests)} pictures; use the "
+                f"model's own template, which writes {self._reader.token} for each"
             )
         marks = [f"{self._seal}{_OPEN}{digest}{_CLOSE}" for digest in digests]
         return "".join(piece + mark for piece, mark in zip(pieces, [*marks, ""], strict=True))

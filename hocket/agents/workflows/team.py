@@ -131,7 +131,7 @@ class Agent:
     @property
     def sees(self) -> bool:
         """Whether its model reads pictures."""
-        return reader_of(self._actor.chat.tokenizer) is not None
+        return reader_of(getattr(self._actor.chat, "tokenizer", None)) is not None
 
     def fresh(self, *, system: str | None = None, tools: Tools | None = None, alike: bool = False) -> Agent:
         """An agent of the same role with an empty conversation; this one stays as it is.

@@ -358,7 +358,9 @@ def _eval(parser: _Parser) -> None:
         "--search", metavar="WAY", help="search by the run's value function: beam, best or tree (?width=2&..)"
     )
     parser.add_argument("--answers", metavar="FILE", help="append the greedy answers to this file, a line of JSON each")
-    parser.add_argument("--blind", action="store_true", help="show a grey picture in place of each: what words alone give")
+    parser.add_argument(
+        "--blind", action="store_true", help="show a grey picture in place of each: what words alone give"
+    )
     parser.add_argument("--against", metavar="RUN2", help="a run or model to compare answers with")
     parser.add_argument("--judge", metavar="NAME", help="with --against: the judge that compares answers (the task)")
     parser.add_argument("--temperature", type=float, metavar="T", help="with --against: temperature of both (0)")
@@ -397,7 +399,9 @@ def _study(parser: _Parser) -> None:
     )
     parser.add_argument("--tokens", type=int, metavar="N", help="budget of a run in sampled tokens instead of answers")
     parser.add_argument("--task", metavar="NAME", action="append", help="a task, as in `hocket train`; one or several")
-    parser.add_argument("--model", metavar="PATH", help="nano, nano-vlm, smollm2, a model folder, FILE.gguf or a hub name")
+    parser.add_argument(
+        "--model", metavar="PATH", help="nano, nano-vlm, smollm2, a model folder, FILE.gguf or a hub name"
+    )
     parser.add_argument("--seeds", type=int, metavar="N", help="test seeds of every recipe and task (5)")
     parser.add_argument("--steps", type=int, metavar="N", help="budget of a run: steps (30)")
     parser.add_argument("--prompts", type=int, metavar="P", help="budget of a run: prompts per step (8)")

@@ -167,7 +167,9 @@ def _blindfold(subject: EvaluationSubject) -> None:
     actors = getattr(subject.parts.player, "actors", {}).values()
     readers = [reader for actor in actors if (reader := reader_of(actor.chat.tokenizer)) is not None]
     if not readers:
-        raise ConfigurationError(f"--blind is for models that read pictures; {subject.config.model} reads none: drop it")
+        raise ConfigurationError(
+            f"--blind is for models that read pictures; {subject.config.model} reads none: drop it"
+        )
     for reader in readers:
         reader.blind = True
 

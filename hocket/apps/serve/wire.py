@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -295,7 +296,7 @@ def template_message(message: ChatMessage) -> dict[str, Any]:
     return {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}
 
 
-def _text(content: PicturedContent | None) -> Any:
+def _text(content: str | Sequence[TextPart | PicturePart] | None) -> Any:
     """A message's text, or its parts where there are pictures among them."""
     if content is None or isinstance(content, str):
         return content or ""
