@@ -274,7 +274,8 @@ def build_parser(chosen: str = "") -> _Parser:
         if one.name == chosen:
             _brought(added, one.load())
     _arena(command("arena", "let policies, models, scripts and people play in one world", AGENTS, details=ARENA))
-    pretrain = command("pretrain", "train the nano base model again, from generated text", SYSTEM)
+    pretrain = command("pretrain", "train a nano base again, from generated text or pictures", SYSTEM)
+    pretrain.add_argument("--what", choices=("words", "vlm"), default="words", help="the base, or nano-vlm over it")
     pretrain.add_argument("--seed", type=int, default=None)
     pretrain.add_argument("--out", default="nano-base", metavar="DIR")
     microscope = command("microscope", "show what recipes compute from one recorded batch", METHODS, details=MICROSCOPE)
