@@ -60,7 +60,7 @@ class PictureToken(NamedTuple):
     place: int
 
 
-class Processed(NamedTuple):
+class ProcessedPicture(NamedTuple):
     """A picture as a processor made it: the digest of the file, and the number of its tokens."""
 
     source: str
@@ -148,7 +148,7 @@ class MediaStore:
         self.folder: Path | None = None
         self._sources: dict[str, bytes | Path] = {}
         self._names: dict[str, str] = {}
-        self._processed: dict[str, Processed] = {}
+        self._processed: dict[str, ProcessedPicture] = {}
         self._tokens: dict[int, PictureToken] = {}
         self._written: set[str] = set()
         self._read = 0
@@ -213,9 +213,9 @@ class MediaStore:
                 if other != (picture, place):
                     raise HocketError(
                         f"{self.name(source)} and {self.name(self._processed[other.picture].source)} share the token "
-                        f"id {number}, so they cannot be told apart; leave one out"
+                        f"id {number}, so nothing distinguishes them; leave one out"
                     )
-            self._processed[picture] = Processed(source, tokens)
+            self._processed[picture] = ProcessedPicture(source, tokens)
         self._write(picture, source, tokens)
         return ids
 
@@ -233,7 +233,7 @@ class MediaStore:
             where = "no folder is attached" if self.folder is None else f"{self.folder} does not name it"
             raise HocketError(f"the token id {number} belongs to no known picture: {where}") from None
 
-    def processed(self, picture: str) -> Processed:
+    def processed(self, picture: str) -> ProcessedPicture:
         """What a processed picture was made from."""
         return self._processed[picture]
 
@@ -261,9 +261,9 @@ class MediaStore:
         with index.open("rb") as file:
             file.seek(self._read)
             text = file.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self._read += len(whole)
-        for line in whole.splitlines():
+        lines = text[: text.rfind(b"\n") + 1]
+        self._read += len(lines)
+        for line in lines.splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 row = json.loads(line)
                 self._written.add(row["picture"])

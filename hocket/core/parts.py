@@ -46,10 +46,10 @@ def picture_of(source: Any, where: str, folder: Path | None) -> str:
     """
     if isinstance(source, Mapping):
         stated = [source[name] for name in _SOURCES if source.get(name) is not None]
-        held = [one for one in stated if isinstance(one, (bytes, bytearray))] or stated
-        if not held:
+        sources = [value for value in stated if isinstance(value, (bytes, bytearray))] or stated
+        if not sources:
             raise ConfigurationError(f"{where} names no picture; write a path, a data URL or its bytes")
-        return picture_of(held[0], where, folder)
+        return picture_of(sources[0], where, folder)
     if isinstance(source, Path):
         source = str(source)
     if not isinstance(source, str):
@@ -96,8 +96,8 @@ def _part(part: Any, where: str, folder: Path | None, left: Any) -> dict[str, An
     if kind == "image":
         return image_part(picture_of(part, where, folder))
     if kind == "image_url":
-        given = part.get("image_url")
-        return image_part(picture_of(given if isinstance(given, Mapping) else {"url": given}, where, folder))
+        url = part.get("image_url")
+        return image_part(picture_of(url if isinstance(url, Mapping) else {"url": url}, where, folder))
     shown = f"is of type {kind!r}{nearest(str(kind), ('text', 'image', 'image_url'))}" if kind else "has no type"
     raise ConfigurationError(f"{where} {shown}; write {FORMS}")
 

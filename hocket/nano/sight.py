@@ -79,8 +79,8 @@ def pretrain_sight(config: SightPretraining, out: Path, *, progress: Progress | 
 
 def _pixels(canvases: Sequence[Canvas]) -> Tensor:
     """What the processor makes of canvases, `[B, 3, SIDE, SIDE]`."""
-    shown = torch.from_numpy(np.stack([one.pixels for one in canvases])).float()
-    return (shown / 127.5 - 1)[:, None].expand(-1, 3, -1, -1).contiguous()
+    pixels = torch.from_numpy(np.stack([shown.pixels for shown in canvases])).float()
+    return (pixels / 127.5 - 1)[:, None].expand(-1, 3, -1, -1).contiguous()
 
 
 def _draw(config: SightPretraining, stage: str, step: int) -> tuple[list[Canvas], np.random.Generator]:
@@ -100,7 +100,7 @@ def _read_quarters(model: Any, config: SightPretraining, tell: Progress) -> None
         canvases, _ = _draw(config, "tower", step)
         states = tower(pixel_values=_pixels(canvases), output_hidden_states=True).hidden_states[-1]
         grid = states.view(len(canvases), 2, side // 2, 2, side // 2, width).mean((2, 4)).flatten(1, 2)
-        due = torch.tensor([[digit % 11 for digit in one.quarters] for one in canvases])
+        due = torch.tensor([[digit % 11 for digit in shown.quarters] for shown in canvases])
         loss = functional.cross_entropy(reader(grid).flatten(0, 1), due.flatten())
         _update(optimiser, loss, config.tower_lr, step, config.tower_steps)
         if step % 100 == 99:
@@ -126,13 +126,13 @@ def _answer(model: Any, processor: Any, config: SightPretraining, tell: Progress
     for step in range(config.steps):
         canvases, rng = _draw(config, "answers", step)
         chosen = [kinds[int(number)] for number in rng.integers(len(kinds), size=len(canvases))]
-        said = [lesson(kind, one.digits, rng, config) for kind, one in zip(chosen, canvases, strict=True)]
-        asked = [_question(kind) for kind in chosen]
+        answers = [lesson(kind, shown.digits, rng, config) for kind, shown in zip(chosen, canvases, strict=True)]
+        questions = [_question(kind) for kind in chosen]
         rows = [
             tokenizer(before + text + tokenizer.eos_token, add_special_tokens=False)["input_ids"]
-            for before, text in zip(asked, said, strict=True)
+            for before, text in zip(questions, answers, strict=True)
         ]
-        begun = [len(tokenizer(before, add_special_tokens=False)["input_ids"]) for before in asked]
+        begun = [len(tokenizer(before, add_special_tokens=False)["input_ids"]) for before in questions]
         width = max(map(len, rows))
         ids = torch.tensor([row + [tokenizer.pad_token_id] * (width - len(row)) for row in rows])
         due = torch.full_like(ids, -100)
@@ -167,7 +167,7 @@ def _measure(model: Any, processor: Any, config: SightPretraining) -> dict[str, 
     tokenizer = processor.tokenizer
     rng = Key.of(config.seed).derive("sight", "measure").numpy()
     canvases = [canvas(rng, "eval") for _ in range(config.measured)]
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     for style, forced in (("answers", ""), ("at once", "<answer>"), ("worked", "<think>")):
         right = 0
         for number, kind in enumerate(QUESTIONS):
@@ -180,7 +180,7 @@ def _measure(model: Any, processor: Any, config: SightPretraining) -> dict[str, 
                 do_sample=False,
                 max_new_tokens=32,
             )
-            for one, row in zip(shown, out[:, ids.shape[1] :], strict=True):
-                right += verify(forced + tokenizer.decode(row), str(QUESTIONS[kind][1](one.digits))) == 1.0
-        found[style] = right / len(canvases)
-    return found
+            for drawn, row in zip(shown, out[:, ids.shape[1] :], strict=True):
+                right += verify(forced + tokenizer.decode(row), str(QUESTIONS[kind][1](drawn.digits))) == 1.0
+        shares[style] = right / len(canvases)
+    return shares

@@ -51,8 +51,8 @@ def read_model(where: str, dtype: torch.dtype) -> Any:
     settings = {"dtype": dtype, "attn_implementation": ATTENTION, "output_loading_info": True}
     with torch.random.fork_rng(devices=[]):  # Some layers draw as they are made.
         if config.model_type in FAMILIES:
-            whole, report = _fetch(AutoModelForImageTextToText, "model", where, settings)
-            model = language_part(whole.eval(), _reader(where))
+            joined, report = _fetch(AutoModelForImageTextToText, "model", where, settings)
+            model = language_part(joined.eval(), _reader(where))
         else:
             model, report = _fetch(AutoModelForCausalLM, "model", where, settings)
     if report["missing_keys"]:
@@ -166,10 +166,10 @@ def _reads_pictures(where: str) -> bool:
     from transformers import PretrainedConfig
 
     try:
-        found, _ = PretrainedConfig.get_config_dict(str(Path(where).expanduser()))
+        stored, _ = PretrainedConfig.get_config_dict(str(Path(where).expanduser()))
     except (OSError, ValueError):
         return False  # A tokenizer may lie somewhere without a model.
-    return found.get("model_type") in FAMILIES
+    return stored.get("model_type") in FAMILIES
 
 
 def _reader(where: str) -> PictureReader:

@@ -58,8 +58,8 @@ class PictureReader:
             HocketError: when the processor makes something else of the file than it did.
         """
         if picture not in self._inputs:
-            found = self._read(MEDIA.processed(picture).source)[0]
-            if found != picture:
+            made = self._read(MEDIA.processed(picture).source)[0]
+            if made != picture:
                 raise HocketError(
                     f"{MEDIA.name(MEDIA.processed(picture).source)} is processed into other pixels than before; use "
                     "the model's processor and the version of Pillow that the run began with"

@@ -80,11 +80,11 @@ class Vision:
 
     def embedded(self, embed: Callable[[Tensor], Tensor], token: Tensor) -> Tensor:
         """Tokens `[..]` as `embed` reads them, `[.., H]`, and those of pictures as their features."""
-        seen = token >= FIRST
-        if not bool(seen.any()):
+        pictured = token >= FIRST
+        if not bool(pictured.any()):
             return embed(token)
-        x = embed(token.masked_fill(seen, 0))
-        x[seen] = self._rows(token[seen].tolist()).to(x.device, x.dtype)
+        x = embed(token.masked_fill(pictured, 0))
+        x[pictured] = self._rows(token[pictured].tolist()).to(x.device, x.dtype)
         return x
 
     def features(self, pictures: Sequence[str]) -> list[Tensor]:
@@ -92,11 +92,11 @@ class Vision:
         missing = [picture for picture in dict.fromkeys(pictures) if picture not in self._features]
         with torch.inference_mode(False), torch.no_grad():
             for alike in self._buckets(missing):
-                for picture, features in zip(alike, self._encoded(alike), strict=False):
-                    self._features.add(picture, features)
-        found = [self._features[picture] for picture in pictures]
+                for picture, rows in zip(alike, self._encoded(alike), strict=False):
+                    self._features.add(picture, rows)
+        features = [self._features[picture] for picture in pictures]
         self._features.shrink()
-        return found
+        return features
 
     def save(self, folder: Path, language: dict[str, Tensor] | None) -> None:
         """Writes the whole model and its processor. `language` is the state of the language part, if not as it is."""
@@ -142,10 +142,10 @@ class Vision:
         device = next(self.whole.parameters()).device
         filled = [*pictures, *[pictures[0]] * (self._size(pictures[0]) - len(pictures))]
         read = [self.reader.inputs(picture) for picture in filled]
-        inputs = {key: torch.cat([one[key] for one in read]).to(device) for key in read[0]}
+        stacked = {key: torch.cat([inputs[key] for inputs in read]).to(device) for key in read[0]}
         with torch.autocast(device.type, enabled=False):
-            found = self.whole.get_image_features(**inputs).pooler_output
-        rows = (torch.cat(list(found)) if isinstance(found, (list, tuple)) else found).flatten(0, -2)
+            features = self.whole.get_image_features(**stacked).pooler_output
+        rows = (torch.cat(list(features)) if isinstance(features, (list, tuple)) else features).flatten(0, -2)
         tokens = MEDIA.processed(pictures[0]).tokens
         if len(rows) != tokens * len(filled):
             raise HocketError(

@@ -134,8 +134,8 @@ def worked(kind: str, digits: Sequence[int]) -> str:
 
 def from_settings(name: str, settings: Mapping[str, str]) -> Digits:
     """The task with these settings."""
-    found = checked(name, settings, {"most": int, "kinds": str})
-    return Digits(**found | ({"kinds": found["kinds"].split(",")} if "kinds" in found else {}))
+    values = checked(name, settings, {"most": int, "kinds": str})
+    return Digits(**values | ({"kinds": values["kinds"].split(",")} if "kinds" in values else {}))
 
 
 DIGITS = TaskForm(

@@ -25,22 +25,22 @@ def with_digests(cells: Mapping[str, Any], folder: Path | None, where: str) -> d
     Raises:
         ConfigurationError: when a picture cannot be read, or there are more or fewer than places.
     """
-    given = [cells[name] for name in COLUMNS if cells.get(name) is not None]
-    sources = [one for cell in given for one in (cell if isinstance(cell, list) else [cell])]
+    filled = [cells[name] for name in COLUMNS if cells.get(name) is not None]
+    sources = [source for cell in filled for source in (cell if isinstance(cell, list) else [cell])]
     pictures = [picture_of(source, f"{where}: picture {place}", folder) for place, source in enumerate(sources)]
-    found = {name: cell for name, cell in cells.items() if name not in COLUMNS}
-    asks = next((name for name in ("prompt", "messages") if found.get(name) is not None), None)
+    row = {name: cell for name, cell in cells.items() if name not in COLUMNS}
+    asks = next((name for name in ("prompt", "messages") if row.get(name) is not None), None)
     for name in _SAYING:
-        own = pictures if name == asks or (asks is None and name in ("chosen", "rejected")) else []
-        if isinstance(found.get(name), (list, str)) and (own or isinstance(found[name], list)):
-            found[name] = _messages(found[name], own, folder, f"{where}: {name}")
-    if isinstance(found.get("responses"), list):
-        responses = enumerate(found["responses"])
-        found["responses"] = [
-            _messages(one, [], folder, f"{where}: responses[{place}]") if isinstance(one, list) else one
-            for place, one in responses
+        shown = pictures if name == asks or (asks is None and name in ("chosen", "rejected")) else []
+        if isinstance(row.get(name), (list, str)) and (shown or isinstance(row[name], list)):
+            row[name] = _messages(row[name], shown, folder, f"{where}: {name}")
+    if isinstance(row.get("responses"), list):
+        responses = enumerate(row["responses"])
+        row["responses"] = [
+            _messages(response, [], folder, f"{where}: responses[{place}]") if isinstance(response, list) else response
+            for place, response in responses
         ]
-    return found
+    return row
 
 
 def _messages(cell: Any, pictures: Sequence[str], folder: Path | None, where: str) -> Any:

@@ -42,7 +42,9 @@ class Observation:
         Raises:
             ConfigurationError: for a picture that cannot be read.
         """
-        return with_pictures(words, [picture_of(one, "the picture of an observation", None) for one in self.pictures])
+        return with_pictures(
+            words, [picture_of(picture, "the picture of an observation", None) for picture in self.pictures]
+        )
 
     def told(self, remembering: bool = False) -> str:
         """What to tell an agent, legal moves included; only the news where it remembers what it was told before."""

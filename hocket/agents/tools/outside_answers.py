@@ -85,10 +85,10 @@ class Answers:
         known = kept.get(entry)
         if not known:
             try:
-                said = await asked(tool, arguments)
-                known = {"said": str(said)}
-                if isinstance(said, PicturedAnswer):
-                    known |= {"words": said.words, "pictures": list(said.pictures)}
+                answer = await asked(tool, arguments)
+                known = {"said": str(answer)}
+                if isinstance(answer, PicturedAnswer):
+                    known |= {"words": answer.words, "pictures": list(answer.pictures)}
             except ToolFailed as failed:
                 known = {"failed": str(failed)}
             kept.put(entry, known)

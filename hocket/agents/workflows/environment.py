@@ -200,8 +200,8 @@ class _Table:
         question = self.workflow.question(observation, first, self.team.assignment.hint)
         aside = self._asides[place] if place < len(self._asides) else ""
         words = f"{question}\n{aside}" if aside else question
-        asked = {"role": "user", "content": observation.beside(words)} if observation.pictures else words
-        return agent(asked, state=observation.state)
+        message = {"role": "user", "content": observation.beside(words)} if observation.pictures else words
+        return agent(message, state=observation.state)
 
     def _credit(self, earned: Mapping[str, float]) -> None:
         """Adds the seats' rewards to their latest turns; rewards before the first turn are added to it later."""

@@ -62,20 +62,20 @@ class PicturedText:
         ids = encode(unmarked(text))
         if self._reader is None or self._reader.token_id not in ids:
             return ids
-        found: list[int] = []
+        expanded: list[int] = []
         for token in ids:
-            found += self._reader.ids(next(digests)) if token == self._reader.token_id else [token]
-        return tuple(found)
+            expanded += self._reader.ids(next(digests)) if token == self._reader.token_id else [token]
+        return tuple(expanded)
 
     def readable(self, tokens: Sequence[int]) -> list[int]:
         """Tokens of the vocabulary alone: those of a picture that stand in a row are one placeholder."""
         instead = [] if self._reader is None else [self._reader.token_id]
-        found: list[int] = []
+        words: list[int] = []
         pictured = False
         for token in map(int, tokens):
-            found += instead * (not pictured) if token >= FIRST else [token]
+            words += instead * (not pictured) if token >= FIRST else [token]
             pictured = token >= FIRST
-        return found
+        return words
 
 
 def in_parts(message: Message) -> Message:

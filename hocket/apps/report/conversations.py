@@ -191,12 +191,16 @@ class Conversations:
             elif (told["role"], text) in shown:
                 told["seen"] = shown[told["role"], text]
             else:
-                told["content"] = text
+                told |= {"content": text, **_pictures(message)}
             # Without ids nobody knows what is new: what was there before is left out.
             if "new" in row or "content" in told:
-                pictures = [digest[:NAMED] for digest in pictures_in([message])]
-                found.append(told | {"pictures": pictures} if pictures and "content" in told else told)
+                found.append(told)
         return found
+
+
+def _pictures(message: Row) -> Data:
+    names = [digest[:NAMED] for digest in pictures_in([message])]
+    return {"pictures": names} if names else {}
 
 
 def _totals(scores: Row) -> dict[str, float | None]:

@@ -46,15 +46,17 @@ def rollouts(run: RunRecord, latest: Sequence[Mapping[str, Any]] | None = None) 
 def _pictures(folder: Path, steps: Sequence[Data]) -> dict[str, str]:
     """The pictures that conversations show, by the beginnings of their digests, as data URLs; those that fit."""
     turns = [turn for step in steps for row in step["groups"] for turn in row.get("turns", ())]
-    shown = dict.fromkeys(name for turn in turns for told in turn["messages"] for name in told.get("pictures", ()))
-    room, found = PICTURE_ROOM, dict[str, str]()
+    shown = dict.fromkeys(
+        name for turn in turns for message in turn["messages"] for name in message.get("pictures", ())
+    )
+    room, urls = PICTURE_ROOM, dict[str, str]()
     files = {file.name[:NAMED]: file for file in (folder.iterdir() if shown and folder.is_dir() else ())}
     for name in shown:
         if name in files and files[name].stat().st_size <= room:
             data = files[name].read_bytes()
             room -= len(data)
-            found[name] = data_url(data)
-    return found
+            urls[name] = data_url(data)
+    return urls
 
 
 def chosen(steps: Sequence[int], most: int) -> list[int]:

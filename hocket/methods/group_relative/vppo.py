@@ -57,14 +57,14 @@ def corrupted(source: str, chance: float = CHANCE) -> str:
 
 def counterfactual(observation: NDArray[Any], reader: ReadsPictures, chance: float = CHANCE) -> NDArray[Any]:
     """Ids with those of the same tokens of corrupted pictures in place of pictures'."""
-    seen = np.flatnonzero(observation >= FIRST)
-    if not len(seen):
+    places = np.flatnonzero(observation >= FIRST)
+    if not len(places):
         return observation
-    found = observation.copy()
-    for place in seen:
+    other = observation.copy()
+    for place in places:
         token = MEDIA.token(int(observation[place]))
-        found[place] = reader.instead(token, corrupted(MEDIA.processed(token.picture).source, chance))
-    return found
+        other[place] = reader.instead(token, corrupted(MEDIA.processed(token.picture).source, chance))
+    return other
 
 
 def dependence(real: Tensor, without: Tensor) -> Tensor:
@@ -76,16 +76,17 @@ def dependence(real: Tensor, without: Tensor) -> Tensor:
 
 def measured(batch: Batch, policy: Policy, decisions: Tensor, chance: float = CHANCE) -> Tensor:
     """The dependence at the decisions, `[T]` float64; 0 elsewhere, and where nothing is seen."""
-    found = torch.zeros(batch.decisions, dtype=torch.float64)
+    scores = torch.zeros(batch.decisions, dtype=torch.float64)
     reader = reader_of(getattr(policy, "tokenizer", None))
     if reader is None or not len(decisions):
-        return found
-    other = batch.but(observation=[counterfactual(np.asarray(one), reader, chance) for one in batch.observation])
+        return scores
+    observations = [counterfactual(np.asarray(ids), reader, chance) for ids in batch.observation]
+    other = batch.but(observation=observations)
     real = recorded(batch, "behaviour")
     for chunk in policy.chunks(other, decisions):
         logp = policy.evaluate(other, {Quantity.LOGP}, chunk).get(Quantity.LOGP)
-        found[chunk] = dependence(real[chunk], logp[chunk].detach())
-    return found
+        scores[chunk] = dependence(real[chunk], logp[chunk].detach())
+    return scores
 
 
 DEPENDENCE = Annotator(
@@ -126,22 +127,22 @@ class PictureDependent(Refined):
             raise ValueError(f"least must lie in [0, 1], not {self.least}")
 
     def refine(self, batch: Batch) -> Occurrences:
-        seen = batch.occurrences
-        used = torch.nonzero(seen.weight != 0).flatten()
+        occurrences = batch.occurrences
+        used = torch.nonzero(occurrences.weight != 0).flatten()
         if not len(used):
-            return seen
-        scores = DEPENDENCE.read(batch, "PictureDependent").double()[seen.decision[used]]
-        _, member = torch.unique(seen.trajectory[used], return_inverse=True)
+            return occurrences
+        scores = DEPENDENCE.read(batch, "PictureDependent").double()[occurrences.decision[used]]
+        _, member = torch.unique(occurrences.trajectory[used], return_inverse=True)
         size = int(member.max()) + 1
         factor = weights_of(segment_mean(scores, member, size), self.least)[member]
-        for one in range(size):
-            own = torch.nonzero(member == one).flatten()
-            kept = -int(-self.share * len(own) // 1)
-            order = scores[own].argsort(descending=True, stable=True)
-            factor[own[order[kept:]]] = 0.0
-        advantage = seen.advantage.double().clone()
+        for number in range(size):
+            places = torch.nonzero(member == number).flatten()
+            count = -int(-self.share * len(places) // 1)
+            order = scores[places].argsort(descending=True, stable=True)
+            factor[places[order[count:]]] = 0.0
+        advantage = occurrences.advantage.double().clone()
         advantage[used] = advantage[used] * factor
-        return replace(seen, advantage=advantage)
+        return replace(occurrences, advantage=advantage)
 
 
 VPPO = GRPO.but(

@@ -61,23 +61,23 @@ def factors(share: float, least: float) -> list[list[float]]:
     low, high = min(means), max(means)
     scaled = [(mean - low) / (high - low) for mean in means]
     most = least + (1 - least) / fmean(scaled)
-    found = []
+    rows = []
     for row, place in zip(SCORES, scaled, strict=True):
-        kept = sorted(range(len(row)), key=lambda t: (-row[t], t))[: math.ceil(share * len(row))]
+        first = sorted(range(len(row)), key=lambda t: (-row[t], t))[: math.ceil(share * len(row))]
         alpha = least + place * (most - least)
-        found.append([alpha if t in kept else 0.0 for t in range(len(row))])
-    return found
+        rows.append([alpha if t in first else 0.0 for t in range(len(row))])
+    return rows
 
 
 @claim("Each answer's gradient is GRPO's times its weight at its most dependent tokens, and 0 at the others, by hand.")
 def each_answers_gradient_is_grpos_times_its_weight_at_its_most() -> Finding:
     plain, off = gradients(GRPO), []
     for share, least in ((0.4, 0.9), (0.7, 0.2)):
-        found = gradients(VPPO.but({"credit.share": share, "credit.least": least}))
+        ours = gradients(VPPO.but({"credit.share": share, "credit.least": least}))
         wanted = [
             [f * g for f, g in zip(*rows, strict=True)] for rows in zip(factors(share, least), plain, strict=True)
         ]
-        off.append(gap(found, wanted))
+        off.append(gap(ours, wanted))
     shipped = gap(gradients(VPPO), gradients(VPPO.but({"credit.share": 0.4, "credit.least": 0.9})))
     return Finding(max(off) < EXACT and shipped == 0, f"off by {max(off):.2g}")
 
@@ -96,10 +96,10 @@ def with_share_1_and_least_1_it_is_grpo_weights_have_the_mean_1() -> Finding:
 @claim("The score is e^d - d - 1 of the log-probs' difference, cut to [0, 10], by hand.")
 def the_score_is_e_d_d_1_of_the_log_probs_difference_cut_to_0_10() -> Finding:
     real, without = [-1.0, -2.0, -0.5, -30.0, -1.0], [-1.0, -0.5, -3.0, -1.0, -90.0]
-    found = dependence(torch.tensor(real), torch.tensor(without)).tolist()
+    scores = dependence(torch.tensor(real), torch.tensor(without)).tolist()
     gaps = [min(max(b - a, -20.0), 20.0) for a, b in zip(real, without, strict=True)]
     wanted = [min(math.exp(d) - d - 1, 10.0) for d in gaps]
-    return Finding(gap([found], [wanted]) < 1e-6 and found[0] == 0, lines(found=found))
+    return Finding(gap([scores], [wanted]) < 1e-6 and scores[0] == 0, lines(scores=scores))
 
 
 @claim("Half of the patches are black, of 14 pixels or a quarter of a small side; the others are as they were.")
@@ -107,11 +107,11 @@ def half_of_the_patches_are_black_of_14_pixels_or_a_quarter_of_a() -> Finding:
     rng, shares, sizes = Key.of(5).numpy(), [], []
     for side, size in ((16, 4), (140, 14), (60, 14)):
         pixels = rng.integers(1, 256, (side, side, 3), dtype=np.uint8)
-        found = np.stack([patched(pixels, rng) for _ in range(40)])
-        black = (found == 0).all(-1)
+        drawn = np.stack([patched(pixels, rng) for _ in range(40)])
+        black = (drawn == 0).all(-1)
         cells = black[:, : side // size * size, : side // size * size].reshape(40, side // size, size, -1, size)
-        sizes.append(bool((cells.all((2, 4)) == cells.any((2, 4))).all() and (found[~black] > 0).all()))
-        sizes.append(bool((np.where(black[..., None], 0, pixels) == found).all()))
+        sizes.append(bool((cells.all((2, 4)) == cells.any((2, 4))).all() and (drawn[~black] > 0).all()))
+        sizes.append(bool((np.where(black[..., None], 0, pixels) == drawn).all()))
         shares.append(float(black.mean()))
     return Finding(all(sizes) and all(abs(share - 0.5) < 0.06 for share in shares), lines(black=shares))
 
@@ -137,15 +137,15 @@ def on_digits_the_tokens_that_read_the_picture_depend_on_it_tags() -> Finding:
         policy.evaluate(pack(trajectories), {Quantity.LOGP})
         .get(Quantity.LOGP)
         .detach()
-        .split([len(one.turns[0]) for one in trajectories])
+        .split([len(row.turns[0]) for row in trajectories])
     )
     for trajectory, row in zip(trajectories, logp, strict=True):
         trajectory.turns[0].logp = row.numpy()
     batch = pack(trajectories)
-    scores, whole = measured(batch, policy, every), measured(batch, policy, every, chance=0.0)
-    seen, said = float(scores[reading].mean()), float(scores[tags].mean())
-    holds = bool((scores >= 0).all()) and seen > 1 and said < seen / 10 and not whole.any()
-    return Finding(holds, lines(reading=seen, tags=said, whole=float(whole.max())))
+    scores, intact = measured(batch, policy, every), measured(batch, policy, every, chance=0.0)
+    read, written = float(scores[reading].mean()), float(scores[tags].mean())
+    holds = bool((scores >= 0).all()) and read > 1 and written < read / 10 and not intact.any()
+    return Finding(holds, lines(reading=read, tags=written, intact=float(intact.max())))
 
 
 @claim("A counterfactual has the same words and as many picture tokens, of another picture, the same for all answers.")
@@ -155,13 +155,15 @@ def a_counterfactual_has_the_same_words_and_as_many_picture_tokens() -> Finding:
     assert reader is not None
     tokens = np.array(Chat(policy.tokenizer).opening(scenario.messages))
     other, again = counterfactual(tokens, reader), counterfactual(tokens, reader)
-    seen = tokens >= FIRST
-    source = MEDIA.processed(MEDIA.token(int(other[seen][0])).picture).source
-    pixels = [np.asarray(open_picture(MEDIA.data(one), one)) for one in (*pictures_in(scenario.messages), source)]
-    holds = bool((tokens[~seen] == other[~seen]).all() and (other[seen] >= FIRST).all() and (other == again).all())
-    holds &= not set(tokens[seen].tolist()) & set(other[seen].tolist())
+    pictured = tokens >= FIRST
+    source = MEDIA.processed(MEDIA.token(int(other[pictured][0])).picture).source
+    pixels = [np.asarray(open_picture(MEDIA.data(name), name)) for name in (*pictures_in(scenario.messages), source)]
+    holds = bool(
+        (tokens[~pictured] == other[~pictured]).all() and (other[pictured] >= FIRST).all() and (other == again).all()
+    )
+    holds &= not set(tokens[pictured].tolist()) & set(other[pictured].tolist())
     holds &= bool(((pixels[1] == pixels[0]) | (pixels[1] == 0)).all()) and bool((pixels[1] != pixels[0]).any())
-    return Finding(holds, f"{int(seen.sum())} picture tokens replaced")
+    return Finding(holds, f"{int(pictured.sum())} picture tokens replaced")
 
 
 @claim(
@@ -170,7 +172,7 @@ def a_counterfactual_has_the_same_words_and_as_many_picture_tokens() -> Finding:
 def on_handwriting_that_nobody_has_seen_it_learns_to_read_before_it() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         more = {"runs": folder, "evaluation.n": 300, "threads": 1, "precision": "fp32"}
-        run = hocket.train("digits", model="nano-vlm", recipe=VPPO, steps=30, quiet=True, **more)
+        run = hocket.train("digits", model="nano-vlm", recipe=VPPO, steps=30, **more)
         rows = [row["eval/accuracy"] for row in run.metrics if row.get("eval/accuracy") is not None]
     return Finding(rows[-1] > rows[0] + 0.1, lines(before=rows[0], after=rows[-1]))
 
