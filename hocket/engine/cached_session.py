@@ -13,6 +13,7 @@ from hocket.engine.context_store import ContextStore, StoredRow, aligned, merged
 from hocket.engine.decoder import PREFILL_TOKENS
 from hocket.engine.session import distinct
 from hocket.policies.native_pass import cache_traits, padding_inputs
+from hocket.policies.vision import embedding_inputs
 
 _ALIKE = 32
 """Tokens by which contexts that are read together may differ, however short they are."""
@@ -116,7 +117,8 @@ class CachedSession:
         width = last + (0 if past is None else past.get_seq_length())
         inputs = padding_inputs(self._model, self._tensor([len(context) for context in contexts]), width, last)
         inputs |= {} if past is None else {self._name: past}
-        out = self._model(input_ids=ids.to(self._model.device), use_cache=True, logits_to_keep=1, **inputs)
+        inputs |= embedding_inputs(self._model, ids.to(self._model.device))
+        out = self._model(use_cache=True, logits_to_keep=1, **inputs)
         cache = getattr(out, self._name, None)
         if not hasattr(cache, "reorder_cache"):
             raise ConfigurationError(

@@ -23,6 +23,7 @@ from hocket.engine.session import distinct
 from hocket.policies.family import Precision, embedded, head_of, layers_of, logit_states
 from hocket.policies.form_reading import known_form
 from hocket.policies.shaping import Angles, angle_tables
+from hocket.policies.vision import vision_of
 
 PREFILL_TOKENS = 8192
 _BLOCK = 8
@@ -52,7 +53,7 @@ class DecoderSession:
         self._start: Tensor
         self._written = self._front = 0
         self._own: list[tuple[Tensor, Tensor]] = []
-        self._fixed = FixedStep(model.device) if fixed_shapes(model.device) else None
+        self._fixed = FixedStep(model.device) if fixed_shapes(model.device) and vision_of(model) is None else None
         self._lengths = torch.tensor([len(context) for context in unique], device=model.device)
         logits = self._prefill(unique)
         origin = self._arrange(torch.tensor(index), torch.arange(self._total))

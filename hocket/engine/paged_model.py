@@ -34,6 +34,7 @@ from hocket.policies.layer_inputs import LayerInputs
 from hocket.policies.lowrank import Owners
 from hocket.policies.operations import COMPILED, Functions
 from hocket.policies.shaping import Angles, angle_tables
+from hocket.policies.vision import vision_of
 
 BUCKET = 16
 """Matrix products have a multiple of this many rows: results are then equal to the last bit, and shapes are few."""
@@ -297,6 +298,8 @@ class PagedModel:
     def _recordable(self) -> bool:
         """Whether passes of one token a row can be recorded: no operation waits for what the device has computed."""
         if self.device.type != "cuda" or not self._kernels.RECORDABLE or self._owners is not None:
+            return False
+        if vision_of(self._model) is not None:  # Whether there are pictures is seen on the processor.
             return False
         return all(layer.experts is None and layer.recurrence is None for layer in self._layers)
 

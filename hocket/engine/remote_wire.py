@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from hocket.core.errors import ConfigurationError
+from hocket.core.media import FIRST, MEDIA
+from hocket.core.pictures import data_url
 from hocket.engine.remote_fields import drawing
 from hocket.engine.remote_http import EndpointError, Unfinished
 from hocket.engine.requests import ContextFull, Request
@@ -35,10 +37,22 @@ def text_body(request: Request, model: str) -> dict[str, Any]:
             raise ConfigurationError(
                 f"model {model!r} gets text, but {what} names token ids; give its role a tokenizer, or drop {what}"
             )
-    messages = [dict(message) for message in request.messages]
+    messages = [{**message, "content": _with_urls(message.get("content"))} for message in request.messages]
     if not messages:
         raise ConfigurationError(f"model {model!r} gets text, so a request needs messages")
     return {"model": model, "messages": messages, **drawing(request, request.decoding.max_tokens)}
+
+
+def _with_urls(content: Any) -> Any:
+    """Content with pictures as data URLs, as OpenAI's protocol has them."""
+    if not isinstance(content, list):
+        return content
+    return [
+        {"type": "image_url", "image_url": {"url": data_url(MEDIA.data(part["image"]))}}
+        if part.get("type") == "image"
+        else part
+        for part in content
+    ]
 
 
 def tokens_body(request: Request, model: str, stops: Sequence[int]) -> dict[str, Any]:
@@ -47,6 +61,11 @@ def tokens_body(request: Request, model: str, stops: Sequence[int]) -> dict[str,
     Raises:
         ContextFull: when the prefix fills the response.
     """
+    if max(request.tokens, default=0) >= FIRST:
+        raise ConfigurationError(
+            f"model {model!r} gets token ids, and a picture has none there; drop its role's tokenizer, so that it gets "
+            "text and pictures"
+        )
     left = request.decoding.max_tokens - len(request.prefix)
     if left < 1:
         raise ContextFull(f"a prefix of {len(request.prefix)} tokens fills the response; raise max_tokens")

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hocket.policies.vision import embedding_inputs
+
 REREAD = frozenset(
     {
         "bamba",
@@ -47,5 +49,5 @@ class RereadingSession:
         self._tokens, self.rows = self._tokens[alive], self.rows[alive]
 
     def _read(self) -> Tensor:
-        logits: Tensor = self._model(input_ids=self._tokens, use_cache=False).logits[:, -1]
+        logits: Tensor = self._model(use_cache=False, **embedding_inputs(self._model, self._tokens)).logits[:, -1]
         return logits

@@ -12,4 +12,7 @@ from pathlib import Path
 BASE: Path = Path(__file__).resolve().parent / "base"
 """Folder of the shipped base model; `model="nano"` stands for it."""
 
-__all__ = ["BASE"]
+SIGHT: Path = BASE.parent / "vlm"
+"""Folder of the shipped base with eyes; `model="nano-vlm"` stands for it."""
+
+__all__ = ["BASE", "SIGHT"]

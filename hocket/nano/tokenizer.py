@@ -88,7 +88,8 @@ CHAT_TEMPLATE = """\
 `<think>`), `tool_calls` (each put as JSON in `<tool_call>`) and `answer` (put in `<answer>`), in that order."""
 
 
-def _added(text: str, *, special: bool) -> AddedToken:
+def added(text: str, *, special: bool) -> AddedToken:
+    """A token that is found wherever a text spells it, and taken as it stands."""
     return AddedToken(text, special=special, normalized=False, lstrip=False, rstrip=False, single_word=False)
 
 
@@ -100,8 +101,8 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     # Byte-pair encoding without merges is a split into characters.
     core = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token=UNKNOWN))
     core.decoder = decoders.Fuse()
-    core.add_special_tokens([_added(token, special=True) for token in control])
-    core.add_tokens([_added(token, special=False) for token in (*TAGS, *PHRASES)])
+    core.add_special_tokens([added(token, special=True) for token in control])
+    core.add_tokens([added(token, special=False) for token in (*TAGS, *PHRASES)])
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=core,
         pad_token=PAD,

@@ -28,6 +28,7 @@ from hocket.policies.shared_base import SharedBaseCache, read_frozen, shared_clo
 from hocket.policies.stored_weights import Storage, train_in_half
 from hocket.policies.templates import TemplateSettings
 from hocket.policies.value_head import ValueHead, has_value_head
+from hocket.policies.vision import vision_of
 from hocket.stages import Policy
 from hocket.types import COMPARED, Evaluation, Quantity
 
@@ -177,8 +178,11 @@ class CausalLM(LanguageModel):
         folder.mkdir(parents=True, exist_ok=True)
         with self.residence.whole():
             with without_progress_bars(), self.applied():
-                merged = merged_state(self.model) if self.lora else None
-                self.model.save_pretrained(str(folder), state_dict=merged)
+                merged, vision = merged_state(self.model) if self.lora else None, vision_of(self.model)
+                if vision is None:
+                    self.model.save_pretrained(str(folder), state_dict=merged)
+                else:
+                    vision.save(folder, merged)
             if self.lora and self.adapted:
                 save_adapter(self.model, folder / "adapter")
             if self.value_head is not None:

@@ -28,6 +28,7 @@ from hocket.policies.lora import base_of
 from hocket.policies.lowrank import JoinedLinear, LowRank, MixedLinear, Owners, low_rank
 from hocket.policies.recurrence import mixer_of
 from hocket.policies.shaping import HeadNorms, by_head, moved_heads, shaping_of
+from hocket.policies.vision import vision_of
 
 Precision = Literal["fp32", "bf16"]
 """What the layers multiply in: activations between them are of this type too. The residual stream, norms, softmax,
@@ -560,7 +561,8 @@ def _run_layer(
 
 def embedded(model: Any, token: Tensor) -> Tensor:
     """Tokens as the first layer reads them."""
-    x: Tensor = model.model.embed_tokens(token)
+    vision, embed = vision_of(model), model.model.embed_tokens
+    x: Tensor = embed(token) if vision is None else vision.embedded(embed, token)
     scale = known_form(model).embedding_scale
     return x if scale == 1 else x * scale
 

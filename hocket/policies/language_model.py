@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from hocket.core.batch import Level
 from hocket.core.divergences import Divergence
 from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.media import reader_of
 from hocket.policies.activation_cache import ActivationCache, ReplaySteps, activation_cache_for
 from hocket.policies.copies import ModelCopies
 from hocket.policies.family import STEPS, Checkpointing, LayerSteps, Precision, head_of, logit_states
@@ -21,6 +22,7 @@ from hocket.policies.form_reading import form_of
 from hocket.policies.heads import Head, finished
 from hocket.policies.lora import acting_parameters, adapted_layers, without_adapter
 from hocket.policies.native_pass import native_head, native_logits, native_states, steady_length
+from hocket.policies.picture_reader import PictureReader
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.residence import HERE, Residence
 from hocket.policies.routes import Balance, ReplayedRoutes, RouteRecord, columns_of
@@ -30,6 +32,7 @@ from hocket.policies.stored_weights import WideHead, weight_count
 from hocket.policies.support import supports, trusted
 from hocket.policies.tree_forward import tree_states
 from hocket.policies.value_head import ValueHead
+from hocket.policies.vision import vision_of
 
 
 class LanguageModule(nn.Module):
@@ -97,6 +100,9 @@ class LanguageModel:
         self.lora = bool(adapted_layers(model))
         self.adapted = self.lora if adapted is None else adapted
         self._module = LanguageModule(model.eval())
+        if (vision := vision_of(model)) is not None:
+            # One that has processed the prompts already.
+            vision.reader = cast(PictureReader, reader_of(tokenizer) or vision.reader)
         form_of(model)  # Read while all weights are here.
         self._check_precision()
 

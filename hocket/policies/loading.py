@@ -15,8 +15,10 @@ import torch
 
 from hocket.core.errors import ConfigurationError, suggestion
 from hocket.core.inside import check_model_folder
+from hocket.policies.picture_reader import PictureReader
 from hocket.policies.refusals import check_architecture
 from hocket.policies.templates import TemplateSettings
+from hocket.policies.vision import FAMILIES, language_part
 
 READ_WHOLE = frozenset({"mxfp4", "fp8"})
 """Quantised checkpoints whose weights `transformers` makes whole when it reads them."""
@@ -37,14 +39,15 @@ def read_model(where: str, dtype: torch.dtype) -> Any:
     Raises:
         ConfigurationError: when there is no such model, it cannot be read, or some of its weights are missing.
     """
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # Loading takes a moment, and hocket shows its own progress.
 
     _check_place(where)
     config = read_config(where)
-    check_architecture(config, where)
+    if config.model_type not in FAMILIES:
+        check_architecture(config, where)
     _check_stored(config, where)
     if is_classifier(config):  # With tied embeddings it would load, and write at random.
         raise ConfigurationError(
@@ -56,7 +59,11 @@ def read_model(where: str, dtype: torch.dtype) -> Any:
     if apart:
         settings |= {"config": config, "key_mapping": _TEXT_NAMES}
     with torch.random.fork_rng(devices=[]):  # Some layers draw as they are made.
-        model, report = _fetch(AutoModelForCausalLM, "model", where, settings)
+        if config.model_type in FAMILIES:
+            joined, report = _fetch(AutoModelForImageTextToText, "model", where, settings)
+            model = language_part(joined.eval(), _reader(where))
+        else:
+            model, report = _fetch(AutoModelForCausalLM, "model", where, settings)
     if apart and hasattr(model, "_weight_conversions"):
         del model._weight_conversions  # Saved by its own names.
     if report["missing_keys"]:
@@ -172,7 +179,42 @@ def read_tokenizer(where: str, chat_template: str | TemplateSettings | None = No
         )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
+    if _reads_pictures(where):
+        tokenizer.picture_reader = _reader(where)
     return tokenizer
+
+
+def _reads_pictures(where: str) -> bool:
+    from transformers import PretrainedConfig
+
+    try:
+        stored, _ = PretrainedConfig.get_config_dict(str(Path(where).expanduser()))
+    except (OSError, ValueError):
+        return False  # A tokenizer may lie somewhere without a model.
+    return stored.get("model_type") in FAMILIES
+
+
+def _reader(where: str) -> PictureReader:
+    """The processor at a place.
+
+    Raises:
+        ConfigurationError: when there is none, or it reads no pictures.
+    """
+    from transformers import AutoProcessor
+
+    try:
+        processor = _fetch(AutoProcessor, "processor", where, {})
+    except AttributeError as error:  # What transformers raises where the part for videos is missing.
+        raise ConfigurationError(
+            f"transformers reads the processor of {where!r} only where torchvision is installed; install it, or choose "
+            "a model of llava or idefics3"
+        ) from error
+    if not hasattr(processor, "image_token") or not hasattr(processor, "image_processor"):
+        raise ConfigurationError(
+            f"the processor of {where!r} reads no pictures; put the model's preprocessor_config.json and "
+            "processor_config.json into its folder"
+        )
+    return PictureReader(processor)
 
 
 def check_tokens(model: Any, tokenizer: Any, where: str) -> None:
@@ -215,7 +257,9 @@ def _near_models(where: str) -> str:
     """The nearest of the shipped models and of the model folders beside a place, and what else to give."""
     folder = Path(where).expanduser().parent
     beside = [str(Path(where).parent / file.parent.name) for file in folder.glob("*/config.json")]
-    return suggestion(where, ("nano", "smollm2", *beside), "give nano, smollm2, a model folder or a hub name")
+    return suggestion(
+        where, ("nano", "nano-vlm", "smollm2", *beside), "give nano, nano-vlm, smollm2, a model folder or a hub name"
+    )
 
 
 def _is_control_network(config: Path) -> bool:

@@ -22,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from hocket.policies.heads import Head
 from hocket.policies.shapes import text_config
 from hocket.policies.support import trunk_of
+from hocket.policies.vision import embedding_inputs
 
 _PROBE = 12
 """Tokens that a trial reads."""
@@ -91,7 +92,7 @@ def native_states(model: Any, ids: Tensor, *, gradient_checkpointing: bool = Fal
     """
     _tried(model)
     with _checkpointed(model, gradient_checkpointing):
-        states: Tensor = trunk_of(model)(input_ids=ids, use_cache=False).last_hidden_state
+        states: Tensor = trunk_of(model)(use_cache=False, **embedding_inputs(model, ids)).last_hidden_state
     return states
 
 
@@ -101,7 +102,7 @@ def native_logits(
     """Finished logits `[B, S, V]` and, where `hidden`, the last states; otherwise as `native_states`."""
     _tried(model)
     with _checkpointed(model, gradient_checkpointing):
-        out = model(input_ids=ids, use_cache=False, output_hidden_states=hidden)
+        out = model(use_cache=False, output_hidden_states=hidden, **embedding_inputs(model, ids))
     return out.logits, out.hidden_states[-1] if hidden else None
 
 

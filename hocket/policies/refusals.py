@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hocket.core.errors import ConfigurationError
+from hocket.policies.vision import FAMILIES, REFUSED
 
 UNFIT = {
     "blt": "reads bytes in patches that another model cuts",
@@ -49,6 +50,11 @@ def check_architecture(config: Any, where: str) -> None:
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
     kind = str(config.model_type)
+    if kind in REFUSED:
+        raise ConfigurationError(
+            f"model {where!r} is of architecture {kind!r}, which {REFUSED[kind]}, and that is not computed here; "
+            f"choose a model of {', '.join(sorted(FAMILIES))}"
+        )
     if kind not in UNFIT and type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ConfigurationError(
             f"model {where!r} is of architecture {kind!r}, which transformers has no causal language model for; choose "

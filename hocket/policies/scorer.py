@@ -35,6 +35,7 @@ from hocket.policies.lora import add_adapter, load_adapter, merged_state, save_a
 from hocket.policies.sequences import Row, rows_after, targets
 from hocket.policies.settings import LoraSettings
 from hocket.policies.templates import TemplateSettings
+from hocket.policies.vision import vision_of
 from hocket.stages import Policy
 from hocket.types import Evaluation, Quantity, Trajectory
 
@@ -90,7 +91,12 @@ class Scorer(LanguageModel):
                     f"scorer {where!r} has {model.config.num_labels} outputs, and {outputs} are read; choose another"
                 )
         else:
-            model = over_trunk(read_model(where, dtype), outputs, key.derive("score"))
+            model = read_model(where, dtype)
+            if vision_of(model) is not None:
+                raise ConfigurationError(
+                    f"model {where!r} reads pictures, and scorers read words alone; choose another"
+                )
+            model = over_trunk(model, outputs, key.derive("score"))
         check_tokens(model, tokenizer, where)
         if lora is not None:
             add_adapter(model.base_model, lora, key)

@@ -13,6 +13,7 @@ from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.examples import BESIDES, Example
 from hocket.rewards.functions import GIVEN
 from hocket.stages import Split
+from hocket.tasks.pictured_rows import with_digests
 from hocket.tasks.split import normalise
 from hocket.tasks.tables import Record, kind_of
 from hocket.types import Message
@@ -94,6 +95,7 @@ def checked_row(record: Record, source: int = 0) -> ExampleRow:
             raise ConfigurationError(
                 f"{where}: {column!a} holds {half!a}, half of a surrogate pair, which is no text; repair the row"
             )
+    cells = with_digests(cells, record.folder, where)
     stated = {column for column, cell in cells.items() if cell is not None}
     fitting = ((form, read) for form, needed, read in _FORMS if needed & stated)
     form, read = next(fitting, ("prompt", _prompt_only))
@@ -374,7 +376,7 @@ def _message(message: Any, where: str) -> Message:
                     "{...}}}"
                 )
         stated = {"role": role, "content": "", **stated}
-    if not isinstance(stated.get("content"), str):
+    if not isinstance(stated.get("content"), (str, list)):
         raise ConfigurationError(f'{where} has no text as its "content"')
     return stated
 

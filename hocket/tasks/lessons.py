@@ -131,7 +131,7 @@ def episode(
                     talks.append(latest[seat])
                 reply = workflow.reading_of(observation).written(made[seat], observation.actions)
                 latest[seat] += [
-                    {"role": "user", "content": workflow.question(observation, first)},
+                    {"role": "user", "content": observation.beside(workflow.question(observation, first))},
                     {"role": "assistant", "content": reply},
                 ]
             environment.act(made)

@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,15 @@ _MAYBE_JSON = ("prompt", "completion", "chosen", "rejected", "demonstration")
 
 @dataclass(frozen=True)
 class Record:
-    """A row as it was written: its number, where it stands in words, and its cells by column. None is no cell."""
+    """A row as it was written: its number, where it stands in words, and its cells by column. None is no cell.
+
+    `folder` is where the file lies, and with it the pictures that the row names.
+    """
 
     number: int
     where: str
     cells: Mapping[str, Any]
+    folder: Path | None = None
 
 
 def read_table(path: Path) -> list[Record]:
@@ -51,7 +55,7 @@ def read_table(path: Path) -> list[Record]:
     if not rows:
         kind = "JSON object with a prompt per line" if path.suffix.lower() not in readers else "row per example"
         raise ConfigurationError(f"{path} is empty; write one {kind}")
-    return rows
+    return [replace(row, folder=path.parent) for row in rows]
 
 
 def table_of(rows: Iterable[Any], name: str) -> list[Record]:

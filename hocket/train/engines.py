@@ -14,6 +14,7 @@ from hocket.engine.local import LocalEngine
 from hocket.engine.remote import EngineJournal
 from hocket.engine.requests import Engine
 from hocket.policies.batching import batch_together
+from hocket.policies.vision import vision_of
 from hocket.train.settings import Config, EngineSettings
 
 if TYPE_CHECKING:
@@ -65,6 +66,11 @@ class Engines:
         kind = self._settings.kind
         if kind == "local":
             return self._beside(policy)
+        if vision_of(policy.model) is not None:
+            raise ConfigurationError(
+                f"engine.kind = {kind}: policy {policy.name!r} reads pictures, which only the local engine gives it; "
+                "use engine.kind = local"
+            )
         return self._child(policy) if kind == "vllm" else self._server(policy)
 
     def _beside(self, policy: CausalLM) -> LocalEngine:

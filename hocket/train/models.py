@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.core.media import MEDIA
 from hocket.train.checkpoint import Checkpoints, weights_in
 from hocket.train.runfolder import run_named
 from hocket.train.settings import Config
@@ -21,17 +22,17 @@ if TYPE_CHECKING:
 
 
 def model_path(model: str) -> str:
-    """`nano` is the shipped base, `smollm2` or `FILE.gguf` a file's checkpoint, anything else a folder or a hub name.
+    """`nano` and `nano-vlm` are shipped, `smollm2` or `FILE.gguf` a file's checkpoint, all else a folder or a hub name.
 
     Raises:
         ConfigurationError: when a GGUF file is missing or cannot be read, see `hocket.policies.gguf`.
     """
-    from hocket.nano import BASE
+    from hocket.nano import BASE, SIGHT
     from hocket.policies.gguf import gguf_checkpoint, is_gguf
 
     if is_gguf(model):
         return str(gguf_checkpoint(model))
-    return str(BASE) if model == "nano" else model
+    return str({"nano": BASE, "nano-vlm": SIGHT}.get(model, model))
 
 
 def model_folder(model: str, runs: str) -> str:
@@ -43,6 +44,12 @@ def model_folder(model: str, runs: str) -> str:
     if not folder_found:
         raise ConfigurationError(f"the run {folder} has no finished checkpoint yet")
     return str(next(iter(folder_found.values())))
+
+
+def attach_media(config: Config) -> None:
+    """Has this process take pictures from the folder of a run that another process writes, and put its own there."""
+    if config.run is not None:
+        MEDIA.attach(Path(config.runs) / config.run / "media")
 
 
 def is_shipped(model: str, runs: str) -> bool:

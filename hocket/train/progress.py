@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, NotRequired, TypedDict
 
+from hocket.core.media import words_of
 from hocket.core.signals import RIGHT
 from hocket.stages import State
 from hocket.train.evaluate import EvaluationResult
@@ -135,7 +136,7 @@ def in_words(result: EvaluationResult) -> list[State]:
     """The first problems of an evaluation and their answers; none if there are no texts."""
     return [
         {
-            "prompt": "\n".join(str(message["content"]) for message in trajectory.scenario.messages),
+            "prompt": "\n".join(words_of(message["content"]) for message in trajectory.scenario.messages),
             "answer": None if trajectory.scenario.answer is None else str(trajectory.scenario.answer),
             "text": trajectory.text,
             "right": None if success is None else success >= RIGHT,

@@ -79,6 +79,11 @@ class RunFolder:
         return self.path / "journal.jsonl"
 
     @property
+    def media(self) -> Path:
+        """Pictures by digest, see `hocket.core.media`."""
+        return self.path / "media"
+
+    @property
     def messages(self) -> Path:
         return self.path / "messages.txt"
 
@@ -355,6 +360,6 @@ def find_run(name: str, runs: str) -> Path:
 
 def find_source(name: str, runs: str) -> Path:
     """A run as `find_run` finds it, or a model: a folder with a `config.json`, `nano`, `smollm2` or `FILE.gguf`."""
-    if (Path(name) / "config.json").is_file() or name in ("nano", "smollm2") or name.endswith(".gguf"):
+    if (Path(name) / "config.json").is_file() or name in ("nano", "nano-vlm", "smollm2") or name.endswith(".gguf"):
         return Path(name)
     return find_run(name, runs)

@@ -114,9 +114,10 @@ class LocalWorker:
         from hocket.engine.barrier import Barrier
         from hocket.policies.shared_base import SharedBaseCache
         from hocket.train.engines import Engines
-        from hocket.train.models import load_policy
+        from hocket.train.models import attach_media, load_policy
         from hocket.train.shared_weights import SharedWeights
 
+        attach_media(setup.config)
         engines, base_cache = Engines(setup.config, Barrier()), SharedBaseCache()
         for name, model in setup.models.items():
             policy = self._policies[name] = load_policy(setup.config, name, model, setup.precisions[name], base_cache)

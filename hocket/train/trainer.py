@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hocket import tasks
 from hocket.agents.workflows.player import TextPlayer
 from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.media import MEDIA
 from hocket.core.notices import listening
 from hocket.core.outcomes import StepResult
 from hocket.distributed.cluster.async_order import Arrival, check_order
@@ -137,6 +138,7 @@ class Trainer:
         self._report, self._new = report, not resume
         stem = f"{Path(config.task).stem.replace(':', '-').lower()}-{config.recipe.name}"
         self.folder = RunFolder.open(Path(config.runs), config.run, stem=stem, resume=resume)
+        MEDIA.attach(self.folder.media)
         # Chat templates that contain today's date use the date of the run's first day.
         day = datetime.date.today().isoformat() if kind_of(self.task).textual else None
         settled = configuration.settled(config, self.task)

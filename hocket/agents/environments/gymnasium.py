@@ -243,7 +243,7 @@ class _Free(Environment):
 
     def observe(self, agent: str) -> Observation:
         seen = self._course.observation()
-        return seen if self.acting else Observation(seen.text, (), seen.state, seen.news)
+        return seen if self.acting else Observation(seen.text, (), seen.state, seen.news, seen.pictures)
 
     def act(self, moves: Mapping[str, str]) -> Mapping[str, float]:
         self.check_movers(moves)

@@ -95,12 +95,12 @@ class LegalMoves(Environment):
     def observe(self, agent: str) -> Observation:
         seen = self._seen(agent)
         if agent not in self.acting:
-            return Observation(seen.text, (), seen.state, seen.news)
+            return Observation(seen.text, (), seen.state, seen.news, seen.pictures)
         actions = tuple(self._moves(agent))
         if not self._wrong[agent]:
-            return Observation(seen.text, actions, seen.state, seen.news)
+            return Observation(seen.text, actions, seen.state, seen.news, seen.pictures)
         notice = "That was not a legal move. Try again."
-        return Observation(f"{seen.text}\n{notice}", actions, seen.state, notice)
+        return Observation(f"{seen.text}\n{notice}", actions, seen.state, notice, seen.pictures)
 
     def act(self, moves: Mapping[str, str]) -> Mapping[str, float]:
         self.check_movers(moves)

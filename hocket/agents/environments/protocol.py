@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
+from hocket.core.media import Parts, with_pictures
+from hocket.core.parts import picture_of
 from hocket.types import Scenario
 
 UNREADABLE = ""
@@ -25,12 +27,24 @@ class Observation:
         state: a key naming the agent's situation, equal for equal situations of one scenario, for grouping turns.
         news: only what happened since the agent's last move, for a conversation that keeps its history; None where
             `text` serves for both.
+        pictures: what the agent sees before it reads: bytes of files, Pillow images, or arrays `[H, W, 3]` of uint8.
     """
 
     text: str
     actions: tuple[str, ...] | None = None
     state: str | None = None
     news: str | None = None
+    pictures: tuple[Any, ...] = ()
+
+    def beside(self, words: str) -> str | Parts:
+        """The content of a message that shows the pictures and says `words`.
+
+        Raises:
+            ConfigurationError: for a picture that cannot be read.
+        """
+        return with_pictures(
+            words, [picture_of(picture, "the picture of an observation", None) for picture in self.pictures]
+        )
 
     def told(self, remembering: bool = False) -> str:
         """What to tell an agent, legal moves included; only the news where it remembers what it was told before."""

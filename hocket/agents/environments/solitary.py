@@ -88,9 +88,9 @@ class Solitary(Environment):
         seen = self._seen()
         actions = self._moves() if agent in self.acting else ()
         if self._happened is None:
-            return Observation(seen.text, actions, seen.state, seen.news)
+            return Observation(seen.text, actions, seen.state, seen.news, seen.pictures)
         news = f"{self._happened} {seen.text if seen.news is None else seen.news}"
-        return Observation(f"{self._happened} {seen.text}", actions, seen.state, news)
+        return Observation(f"{self._happened} {seen.text}", actions, seen.state, news, seen.pictures)
 
     def act(self, moves: Mapping[str, str]) -> Mapping[str, float]:
         self.check_movers(moves)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import base64
 import contextlib
 import functools
 import json
@@ -21,9 +22,12 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.media import MEDIA, PicturedAnswer
+from hocket.core.pictures import check_picture
 from hocket.core.waits import waiting_for
 
 STARTING = 30.0
@@ -148,7 +152,7 @@ class Server:
         from mcp.types import CONNECTION_CLOSED
 
         try:
-            return in_words(name, await session.call_tool(name, arguments))
+            return answer_of(name, await session.call_tool(name, arguments))
         except asyncio.CancelledError:  # Where its thread ends, or nobody waits.
             return _ended(name)
         except MCPError as error:
@@ -253,6 +257,32 @@ async def _all_tools(session: Any) -> list[Any]:
 def _of_an_object(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A schema of arguments with the properties that chat templates read, which a server may leave out."""
     return dict(schema) if schema.get("properties") is not None else {**schema, "properties": {}}
+
+
+def answer_of(name: str, found: Any) -> str:
+    """The answer of a tool, a `CallToolResult`, as text; with its pictures, where there are any and it is no error."""
+    text = in_words(name, found)
+    pictures, rest = list[str](), list[Any]()
+    for part in found.content:
+        digest = None if part.type != "image" or found.is_error else _picture(name, part)
+        if digest is None:
+            rest.append(part)
+        else:
+            pictures.append(digest)
+    if not pictures:
+        return text
+    words = in_words(name, SimpleNamespace(content=rest, structured_content=found.structured_content, is_error=False))
+    return PicturedAnswer(text, "" if words == "(no output)" else words, pictures)
+
+
+def _picture(name: str, part: Any) -> str | None:
+    """The digest of a picture in an answer; None where it cannot be read."""
+    try:
+        data = base64.b64decode(part.data, validate=True)
+        check_picture(data, f"a picture of {name}")
+    except (ConfigurationError, ValueError):
+        return None
+    return MEDIA.put(data, f"a picture of {name}")
 
 
 def in_words(name: str, found: Any) -> str:

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 
 from hocket.core.errors import HocketError
+from hocket.core.media import PicturedAnswer
 from hocket.core.waits import waiting_for
 
 LONGEST = 20_000
@@ -84,12 +85,17 @@ class Answers:
         known = kept.get(entry)
         if not known:
             try:
-                known = {"said": await asked(tool, arguments)}
+                answer = await asked(tool, arguments)
+                known = {"said": str(answer)}
+                if isinstance(answer, PicturedAnswer):
+                    known |= {"words": answer.words, "pictures": list(answer.pictures)}
             except ToolFailed as failed:
                 known = {"failed": str(failed)}
             kept.put(entry, known)
         if "failed" in known:
             raise ToolFailed(known["failed"])
+        if known.get("pictures"):
+            return PicturedAnswer(str(known["said"]), str(known["words"]), known["pictures"])
         return str(known["said"])
 
 
@@ -112,7 +118,13 @@ async def asked(tool: Callable, arguments: Mapping[str, Any]) -> str:
         raise ToolFailed(f"tool {tool.name!r} raised {type(error).__name__}: {str(error)[:_TOLD]}") from error
     if not isinstance(said, str):
         raise ToolFailed(f"tool {tool.name!r} answered with a {type(said).__name__}; a tool answers in words")
-    return said[:LONGEST].encode("utf-8", "replace").decode("utf-8")
+    if isinstance(said, PicturedAnswer):
+        return PicturedAnswer(_short(said), _short(said.words), said.pictures)
+    return _short(said)
+
+
+def _short(text: str) -> str:
+    return text[:LONGEST].encode("utf-8", "replace").decode("utf-8")
 
 
 def _digest(name: str, arguments: Mapping[str, Any]) -> str:

@@ -3,7 +3,8 @@
 A conversation is a concatenation of token ids, never a re-encoding: what was sampled stays as it was sampled, and
 only what is new is encoded, as it is encoded behind what stands before it. The text between two assistant turns is
 found by rendering a conversation whose assistant message is a marker and taking what stands after it. What messages
-hold is encoded as plain text: control tokens spelt in it (a forged turn in a tool's output) are letters.
+hold is encoded as plain text: control tokens spelt in it (a forged turn in a tool's output) are letters. Pictures are
+the tokens that the model's processor makes of them, see `hocket.core.media`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from jinja2 import TemplateError
 
 from hocket.agents.workflows.chat_template import SealedSource
 from hocket.agents.workflows.control_tokens import SEAL, control_tokens, sealed_tokenizer
+from hocket.agents.workflows.pictured_text import PicturedText, in_parts, unmarked
 from hocket.agents.workflows.rendering import Endless, within_bounds
 from hocket.agents.workflows.shapes import ConversationShapes
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import BESIDES
 from hocket.core.markup import THOUGHT_TAGS, without_thoughts
+from hocket.core.media import reader_of
 from hocket.types import Message
 
 Tokens = tuple[int, ...]
@@ -88,21 +91,24 @@ class Chat:
                 f"the tokenizer {_name(tokenizer)} has no chat template; set its chat_template or use a chat model"
             )
         self.tokenizer = tokenizer
-        self._settings = dict(settings or {})
+        self._settings, self._parted = dict(settings or {}), False
         self._rendered: dict[str, str] = {}
         self._growth: dict[Hashable, Growth] = {}
         self._forms: dict[Hashable, list[str] | None] = {}
         self._encode_sealed = lru_cache(_KEPT)(self.encode_sealed)
         self._read = lru_cache(_KEPT)(self._text_of)
         self._begun = lru_cache(_KEPT)(self._opened)
-        template = tokenizer.chat_template
+        template, reader = tokenizer.chat_template, reader_of(tokenizer)
         try:
+            self._parted = reader is not None and not self._shows_text()
             self._shapes = ConversationShapes(
                 [template] if isinstance(template, str) else map(str, dict(template).values())
             )
             probes = self._probes()
-            self._words = sealed_tokenizer(tokenizer, control_tokens(tokenizer, _frame(probes)))
-            self._encode = lru_cache(_KEPT)(self._words.encode)
+            placeholder = {} if reader is None else {reader.token_id: reader.token}
+            self._words = sealed_tokenizer(tokenizer, control_tokens(tokenizer, _frame(probes)) | placeholder)
+            self._pictures = PicturedText(_name(tokenizer), reader, self._words)
+            self._encode = lru_cache(_KEPT)(lambda text: self._pictures.encoded(text, self._words.encode))
             self._source = lru_cache(4)(lambda source: SealedSource(source, self._words.texts, self._words.sealed))
             openers = [self._words.sealed(tag) for tag in sorted(THOUGHT_TAGS) if "/" not in tag]
             self._thought = re.compile(rf"({'|'.join(map(re.escape, openers))})(\s*)\Z")
@@ -209,7 +215,7 @@ class Chat:
         """
         message: Message = {"role": "assistant", "content": said} if isinstance(said, str) else said
         before = self._text(list(history), tools, speak=True)
-        return self._words.encode_after(before, self._answer(message, history, tools))
+        return self._words.encode_after(unmarked(before), self._answer(message, history, tools))
 
     # ------------------------------------------------------------ from tokens to text
 
@@ -235,13 +241,13 @@ class Chat:
         return self.render(ids[:-1] if ended else ids)
 
     def render(self, tokens: Sequence[int]) -> str:
-        """All tokens as text, special ones included."""
-        ids = [int(token) for token in tokens]
+        """All tokens as text, special ones included; a picture is its placeholder."""
+        ids = self._pictures.readable(tokens)
         return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def sealed_text(self, tokens: Sequence[int]) -> str:
         """All tokens as text, control tokens as seals."""
-        return self._words.decode(tokens)
+        return self._words.decode(self._pictures.readable(tokens))
 
     def encode(self, text: str, after: Sequence[int] = ()) -> Tokens:
         """Ids of a piece of a response; control tokens that it spells are letters.
@@ -259,9 +265,18 @@ class Chat:
 
     def encode_sealed(self, text: str) -> Tokens:
         """Ids of a piece from the middle of the output of `sealed`."""
-        return self._words.encode_within(text)
+        return self._pictures.encoded(text, self._words.encode_within)
 
     # ------------------------------------------------------------ the template
+
+    def _shows_text(self) -> bool:
+        """Whether the template shows a message whose content is a text; some show parts alone."""
+        try:
+            return _MARKER in self._applied([{"role": "user", "content": _MARKER}], None, False, **self._settings)
+        except Endless:
+            raise
+        except Exception:
+            return False
 
     def _probes(self) -> list[_Probe]:
         """Conversations that the template accepts, and their rendered texts."""
@@ -347,6 +362,7 @@ class Chat:
         strange = next((role for role in roles if not re.fullmatch(r"[\w-]+", role)), None)
         if strange is not None:
             raise ConfigurationError(f"a message has the role {strange!r}; a role is one word, such as user")
+        self._pictures.check(messages)
         shown = [self._words.plain(message) for message in messages]
         schemas = [self._words.plain(tool) for tool in tools] if tools else None
         specials = {name: self._own(token) for name, token in self.tokenizer.special_tokens_map.items()}
@@ -360,14 +376,15 @@ class Chat:
                 f"the chat template of {_name(self.tokenizer)} refuses messages with the roles {', '.join(roles)}: "
                 f"{error or type(error).__name__}; change the workflow's messages or the template"
             ) from error
-        return template.finished(text, roles)
+        return self._pictures.marked(template.finished(text, roles), messages)
 
     def _own(self, token: Any) -> Any:
         return self._words.sealed(token) if isinstance(token, str) else [self._own(part) for part in token]
 
     def _applied(self, messages: Sequence[Any], tools: Any, speak: bool, **settings: Any) -> str:
+        messages = [in_parts(message) for message in messages] if self._parted else list(messages)
         options = {"tools": tools, "add_generation_prompt": speak, "tokenize": False, **settings}
-        return within_bounds(self.tokenizer, lambda: str(self.tokenizer.apply_chat_template(list(messages), **options)))
+        return within_bounds(self.tokenizer, lambda: str(self.tokenizer.apply_chat_template(messages, **options)))
 
     def _content(self, message: Message) -> str:
         return str(self._words.plain(_words_of(message), str(message["role"])))

@@ -199,7 +199,9 @@ class _Table:
             agent = self._agents[seat] = self.team[self.workflow.role(seat)].fresh()
         question = self.workflow.question(observation, first, self.team.assignment.hint)
         aside = self._asides[place] if place < len(self._asides) else ""
-        return agent(f"{question}\n{aside}" if aside else question, state=observation.state)
+        words = f"{question}\n{aside}" if aside else question
+        message = {"role": "user", "content": observation.beside(words)} if observation.pictures else words
+        return agent(message, state=observation.state)
 
     def _credit(self, earned: Mapping[str, float]) -> None:
         """Adds the seats' rewards to their latest turns; rewards before the first turn are added to it later."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.media import FIRST
 from hocket.types import Turn
 
 Truncate = Literal["refuse", "start", "end"]
@@ -68,7 +69,9 @@ class Fit:
         for root in {id(root): root for root in roots}.values():
             if excess[id(root)] >= len(root.observation):
                 raise ConfigurationError(f"{problem}, and without its prompt too; set truncate=end")
-            root.observation = root.observation[excess[id(root)] :]
+            if excess[id(root)] > 0 and (root.observation >= FIRST).any():
+                raise ConfigurationError(f"{problem}, and a prompt with pictures is never cut; set truncate=end")
+            root.observation = root.observation[max(0, excess[id(root)]) :]
         return list(turns)
 
     def _to_end(self, turns: Sequence[Turn], limit: int, problem: str) -> list[Turn]:

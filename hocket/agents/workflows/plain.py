@@ -7,6 +7,7 @@ from typing import Any
 
 from hocket.agents.workflows.chat import Tokens, Tools
 from hocket.core.errors import ConfigurationError
+from hocket.core.media import words_of
 from hocket.types import Message
 
 
@@ -31,7 +32,7 @@ class TextChat:
                 "a role that is asked by text cannot be shown tools; give it a tokenizer with a chat template "
                 "(roles.NAME.tokenizer) or no tools"
             )
-        return self.encode("".join(f"{message['role']}: {message['content']}\n" for message in messages))
+        return self.encode("".join(f"{message['role']}: {words_of(message['content'])}\n" for message in messages))
 
     def grown(
         self,

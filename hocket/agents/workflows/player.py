@@ -30,6 +30,7 @@ from hocket.core.columns import ANSWER, GUESTS, LIMIT
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.examples import BESIDES, responses_of
 from hocket.core.keys import Key
+from hocket.core.media import FIRST
 from hocket.engine.requests import ContextFull, Engine
 from hocket.types import Assignment, Message, Scenario, Score, Trajectory, Turn
 
@@ -121,7 +122,7 @@ class TextPlayer:
     def check(self, scenario: Scenario, *, recorded: bool = True) -> int:
         """Checks that the model can read a scenario, and with `recorded` also its recorded responses.
 
-        Checks the prompt if the workflow begins with it. Returns the largest token id; -1 without tokens.
+        Checks the prompt if the workflow begins with it. Returns the largest token id of words; -1 without tokens.
 
         Raises:
             ConfigurationError: when the template refuses it, or it is too long and may not be shortened.
@@ -142,7 +143,7 @@ class TextPlayer:
                     f"the prompt has {len(read[-1])} tokens, which leaves no room for an answer in the model's context "
                     f"of {room}; shorten it or drop the row"
                 )
-        return max((int(part.max()) for part in read if len(part)), default=-1)
+        return max((int(part[part < FIRST].max(initial=-1)) for part in read), default=-1)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Token ids as text, special tokens included, by a learning role's tokenizer: for records and reports."""

@@ -20,6 +20,7 @@ from hocket.core.candidates import Branching
 from hocket.core.columns import CALL, CONVERSATION
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.keys import Key
+from hocket.core.media import reader_of
 from hocket.engine.requests import Engine, Request, Sample
 from hocket.types import Assignment, Decoding, Message, Scenario, Turn
 
@@ -126,6 +127,11 @@ class Agent:
     def decoding(self) -> Decoding:
         """How it samples where a call does not say otherwise: the assignment's way, with its seat's overrides."""
         return self._usual
+
+    @property
+    def sees(self) -> bool:
+        """Whether its model reads pictures."""
+        return reader_of(getattr(self._actor.chat, "tokenizer", None)) is not None
 
     def fresh(self, *, system: str | None = None, tools: Tools | None = None, alike: bool = False) -> Agent:
         """An agent of the same role with an empty conversation; this one stays as it is.

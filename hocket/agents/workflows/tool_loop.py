@@ -11,6 +11,7 @@ from typing import Any
 from hocket.agents.tools.protocol import Call, Tool, carried_out, read_calls
 from hocket.agents.workflows.reply import Reply
 from hocket.agents.workflows.team import Agent
+from hocket.core.media import Parts, PicturedAnswer
 from hocket.types import Message
 
 SPENT = "error: no more calls; answer now"
@@ -34,6 +35,11 @@ class ToolCallRecord:
         """As plain data, for records."""
         request = {"name": self.call.name, "arguments": dict(self.call.arguments)}
         return {**request, "result": self.result, "turn": self.turn, "worked": self.worked}
+
+
+def content_for(agent: Agent, result: str) -> str | Parts:
+    """What an agent is shown of a tool's answer: its pictures as well, if its model reads them."""
+    return result.content if isinstance(result, PicturedAnswer) and agent.sees else str(result)
 
 
 async def converse(
@@ -72,6 +78,6 @@ async def converse(
         results = await asyncio.gather(*(carried_out(call, tools) for call in tried))
         made += [ToolCallRecord(call, result, turn) for call, result in zip(tried, results, strict=True)]
         turn += 1
-        results_read: list[Message] = [{"role": "tool", "content": result} for result in results]
+        results_read: list[Message] = [{"role": "tool", "content": content_for(agent, result)} for result in results]
         reply = await agent(results_read, prefix=prefix if turn == after else ())
     return reply, made

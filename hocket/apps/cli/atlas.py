@@ -12,7 +12,9 @@ def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recipes", metavar="A,B", help="recipes and families, by name (all that train a policy)")
     parser.add_argument("--task", metavar="NAME", help="an atlas of your own, on this task, as in `hocket train`")
     parser.add_argument("--reward", metavar="FILE.py:NAME", action="append", help="with --task: its reward")
-    parser.add_argument("--model", metavar="PATH", help="with --task: nano, smollm2, a model folder or a hub name")
+    parser.add_argument(
+        "--model", metavar="PATH", help="with --task: nano, nano-vlm, smollm2, a model folder or a hub name"
+    )
     parser.add_argument("--steps", type=int, metavar="N", help="with --task: steps of a run (40)")
     parser.add_argument("--fill", action="store_true", help="make the runs of the library's atlas that are lacking")
     parser.add_argument("--again", action="store_true", help="also repeat those that failed or ended early")

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hocket.apps.cli.output import Pairs, emit, out, print_lines
+from hocket.core.media import words_of
 from hocket.core.names import TASKS, WORKFLOWS
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _sampled(task: Any, n: int, *, as_json: bool) -> int:
     amount = "endless" if size is None else f"{size} scenarios"
     console.print(f"[bold]{task.name}[/]  {kind_of(task).name}, {amount} to train on")
     for scenario in scenarios:
-        prompt = "\n  ".join(str(message["content"]) for message in scenario.messages) or f"seed {scenario.seed}"
+        prompt = "\n  ".join(words_of(message["content"]) for message in scenario.messages) or f"seed {scenario.seed}"
         console.print(f"\n  {prompt}", markup=False)
         if scenario.answer is not None:
             console.print(f"  [dim]answer[/] {escape(str(scenario.answer))}")

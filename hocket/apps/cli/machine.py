@@ -15,6 +15,8 @@ from hocket.apps.cli.output import Pairs, emit, err, out
 
 def pretrain(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket pretrain`."""
+    if options.what == "vlm":
+        return _pretrain_vlm(options)
     from hocket.nano.pretrain import Pretraining
     from hocket.nano.pretrain import pretrain as make
 
@@ -26,6 +28,20 @@ def pretrain(options: argparse.Namespace, pairs: Pairs) -> int:
 
     emit(make(settings, Path(options.out), progress=show))
     console.print(f"the base is in {options.out}; train it with `hocket train --model {options.out}`")
+    return 0
+
+
+def _pretrain_vlm(options: argparse.Namespace) -> int:
+    from hocket.nano.sight import SightPretraining, pretrain_sight
+
+    settings = SightPretraining() if options.seed is None else SightPretraining(seed=options.seed)
+    console = err()
+
+    def show(found: dict[str, Any]) -> None:
+        console.print(f"{found['stage']} step {found['step']:5d}  loss {found['loss']:.3f}")
+
+    emit(pretrain_sight(settings, Path(options.out), progress=show))
+    console.print(f"the base is in {options.out}; train it with `hocket train --task digits --model {options.out}`")
     return 0
 
 

@@ -274,7 +274,8 @@ def build_parser(chosen: str = "") -> _Parser:
         if one.name == chosen:
             _brought(added, one.load())
     _arena(command("arena", "let policies, models, scripts and people play in one world", AGENTS, details=ARENA))
-    pretrain = command("pretrain", "train the nano base model again, from generated text", SYSTEM)
+    pretrain = command("pretrain", "train a nano base again, from generated text or pictures", SYSTEM)
+    pretrain.add_argument("--what", choices=("words", "vlm"), default="words", help="the base, or nano-vlm over it")
     pretrain.add_argument("--seed", type=int, default=None)
     pretrain.add_argument("--out", default="nano-base", metavar="DIR")
     microscope = command("microscope", "show what recipes compute from one recorded batch", METHODS, details=MICROSCOPE)
@@ -320,7 +321,7 @@ def _train(parser: _Parser) -> None:
     for flag, metavar, text in (
         ("--task", "NAME", "a task, a data file or FILE.py:NAME (sums)"),
         ("--recipe", "NAME", "a method, or FILE.py:NAME (grpo)"),
-        ("--model", "PATH", "nano, smollm2, a folder, FILE.gguf or a hub name"),
+        ("--model", "PATH", "nano, nano-vlm, smollm2, a folder, FILE.gguf or a hub name"),
         ("--workflow", "NAME", "a workflow, or FILE.py:NAME (one answer a prompt)"),
         ("--tools", "NAMES", "calculator, python, search:PATH or mcp:COMMAND"),
         ("--judge", "NAME", "a model, a run, a URL or FILE.py:FUNCTION (rule)"),
@@ -358,6 +359,9 @@ def _eval(parser: _Parser) -> None:
         "--search", metavar="WAY", help="search by the run's value function: beam, best or tree (?width=2&..)"
     )
     parser.add_argument("--answers", metavar="FILE", help="append the greedy answers to this file, a line of JSON each")
+    parser.add_argument(
+        "--blind", action="store_true", help="show a grey picture in place of each: what words alone give"
+    )
     parser.add_argument("--against", metavar="RUN2", help="a run or model to compare answers with")
     parser.add_argument("--judge", metavar="NAME", help="with --against: the judge that compares answers (the task)")
     parser.add_argument("--temperature", type=float, metavar="T", help="with --against: temperature of both (0)")
@@ -396,7 +400,9 @@ def _study(parser: _Parser) -> None:
     )
     parser.add_argument("--tokens", type=int, metavar="N", help="budget of a run in sampled tokens instead of answers")
     parser.add_argument("--task", metavar="NAME", action="append", help="a task, as in `hocket train`; one or several")
-    parser.add_argument("--model", metavar="PATH", help="nano, smollm2, a model folder, FILE.gguf or a hub name")
+    parser.add_argument(
+        "--model", metavar="PATH", help="nano, nano-vlm, smollm2, a model folder, FILE.gguf or a hub name"
+    )
     parser.add_argument("--seeds", type=int, metavar="N", help="test seeds of every recipe and task (5)")
     parser.add_argument("--steps", type=int, metavar="N", help="budget of a run: steps (30)")
     parser.add_argument("--prompts", type=int, metavar="P", help="budget of a run: prompts per step (8)")

@@ -22,6 +22,8 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
     from hocket.apps.report.evaluation import evaluate_run
 
     source = find_source(options.run, options.runs)
+    if options.blind and (options.search or options.against):
+        raise ConfigurationError("--blind measures a run by itself; drop --search and --against")
     if options.search is not None:
         return _searched(source, options, pairs)
     if options.against is not None:
@@ -39,6 +41,7 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
         which=options.checkpoint,
         answers=Path(options.answers) if options.answers else None,
         trust=options.trust,
+        blind=options.blind,
     )
     return _measured(found, as_json=options.json)
 

@@ -299,6 +299,13 @@ function observation(message, one, agent) {
       node.append(button);
     }
   }
+  const pictured = speaker ? null : first ? first.messages[message.seen[1]] : message;
+  for (const name of (pictured && pictured.pictures) || []) {
+    const picture = make("img", "picture");
+    picture.alt = "picture " + name + ((recorded.pictures || {})[name] ? "" : " (in the run's folder media)");
+    if ((recorded.pictures || {})[name]) picture.src = recorded.pictures[name];
+    node.append(picture);
+  }
   for (const call of message.calls || []) node.append(callOf(call));
   return node;
 }

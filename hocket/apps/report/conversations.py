@@ -9,9 +9,13 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from hocket.core import sums
+from hocket.core.media import pictures_in, words_of
 
 Data = dict[str, Any]
 Row = Mapping[str, Any]
+
+NAMED = 12
+"""Characters of a picture's digest by which a page names it."""
 
 _CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 
@@ -187,11 +191,16 @@ class Conversations:
             elif (told["role"], text) in shown:
                 told["seen"] = shown[told["role"], text]
             else:
-                told["content"] = text
+                told |= {"content": text, **_pictures(message)}
             # Without ids nobody knows what is new: what was there before is left out.
             if "new" in row or "content" in told:
                 found.append(told)
         return found
+
+
+def _pictures(message: Row) -> Data:
+    names = [digest[:NAMED] for digest in pictures_in([message])]
+    return {"pictures": names} if names else {}
 
 
 def _totals(scores: Row) -> dict[str, float | None]:
@@ -316,7 +325,7 @@ def content(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, list) and all(isinstance(part, Mapping) for part in value):
-        return "\n".join(str(part["text"]) if "text" in part else f"({part.get('type', 'part')})" for part in value)
+        return words_of(value)
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -12,6 +12,7 @@ from hocket import tasks
 from hocket.core import sums
 from hocket.core.answers import add_answers
 from hocket.core.errors import ConfigurationError
+from hocket.core.media import reader_of
 from hocket.stages import Reward, Task
 from hocket.train import config as configuration
 from hocket.train.aio import run_async
@@ -102,15 +103,18 @@ def evaluate_run(
     which: str,
     answers: Path | None = None,
     trust: bool = False,
+    blind: bool = False,
 ) -> dict[str, Any]:
     """Success on `n` unseen scenarios, greedy, and pass@k of `samples` sampled answers when above 0.
 
     `source` is a run folder (its `last` or `best` checkpoint, its task unless `task` says otherwise) or a model's.
     Where the task names a way of playing, sampled success stands beside, the one that it names first.
     Greedy answers are added to the file `answers`, see `hocket.core.answers`. With `trust` a run that others wrote may
-    run the code that it names.
+    run the code that it names. `blind` shows a grey picture of the same size in place of each.
     """
     loaded = load(source, pairs, task=task, which=which, trust=trust)
+    if blind:
+        _blindfold(loaded)
     name, found_task, config, parts = loaded.name, loaded.task, loaded.config, loaded.parts
     kind, checkpoint = kind_of(found_task), loaded.checkpoint
     rewards, measure = parts.rewards, parts.measure
@@ -119,7 +123,7 @@ def evaluate_run(
     greedy = measure_subject(loaded, n)
     if answers is not None:
         add_answers(answers, found_task, greedy.trajectories, greedy.each)
-    title = f"greedy {measure.name}" if measure.answers else WORDS.get(measure.name, measure.name)
+    title = f"{'blind ' * blind}greedy {measure.name}" if measure.answers else WORDS.get(measure.name, measure.name)
     rows: list[tuple[str, float, float, float]] = [(title, greedy.success, greedy.low, greedy.high)]
     if (drawn := greedy.sampled) is not None:
         rows.append((f"{SAMPLED} {measure.name}", drawn.success, drawn.low, drawn.high))
@@ -142,6 +146,7 @@ def evaluate_run(
         "source": str(source if checkpoint is None else checkpoint),
         "task": name,
         "n": greedy.n,
+        **({"blind": True} if blind else {}),
         "rows": rows,
         "traits": {
             "mean length" if kind.textual else "steps per episode": greedy.length,
@@ -151,6 +156,22 @@ def evaluate_run(
         "recorded": dict(greedy.recorded),
         "decoding": dataclasses.asdict(config.decoding),
     }
+
+
+def _blindfold(subject: EvaluationSubject) -> None:
+    """Has the models read grey pictures.
+
+    Raises:
+        ConfigurationError: when none of them reads pictures.
+    """
+    actors = getattr(subject.parts.player, "actors", {}).values()
+    readers = [reader for actor in actors if (reader := reader_of(actor.chat.tokenizer)) is not None]
+    if not readers:
+        raise ConfigurationError(
+            f"--blind is for models that read pictures; {subject.config.model} reads none: drop it"
+        )
+    for reader in readers:
+        reader.blind = True
 
 
 def search_run(

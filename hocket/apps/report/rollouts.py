@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from hocket.apps.report.conversations import Conversations, content, digits, least_size, short
+from hocket.apps.report.conversations import NAMED, Conversations, content, digits, least_size, short
 from hocket.apps.report.groups import SampleGroup, advantage_of, group_episodes, reward_of
 from hocket.apps.report.reading import RunRecord
 from hocket.apps.report.roles import StepTotals
+from hocket.core.pictures import data_url
 
 STEPS = 24
 """Steps shown at most: the first, the last, and others evenly between."""
 
 ROOM = 6_000_000
 """Characters of conversations that a page holds at most, shared by its steps."""
+
+PICTURE_ROOM = 4_000_000
+"""Bytes of pictures that a page holds at most."""
 
 ROWS = 256
 """Groups listed per step at most."""
@@ -35,7 +40,23 @@ def rollouts(run: RunRecord, latest: Sequence[Mapping[str, Any]] | None = None) 
         episodes = latest if latest is not None and step == steps[-1] else run.episodes(step)
         if episodes:
             found.append(_step(step, group_episodes(episodes), room) | {"summed": StepTotals.of(episodes).to_json()})
-    return {"steps": found}
+    return {"steps": found, "pictures": _pictures(run.path / "media", found)}
+
+
+def _pictures(folder: Path, steps: Sequence[Data]) -> dict[str, str]:
+    """The pictures that conversations show, by the beginnings of their digests, as data URLs; those that fit."""
+    turns = [turn for step in steps for row in step["groups"] for turn in row.get("turns", ())]
+    shown = dict.fromkeys(
+        name for turn in turns for message in turn["messages"] for name in message.get("pictures", ())
+    )
+    room, urls = PICTURE_ROOM, dict[str, str]()
+    files = {file.name[:NAMED]: file for file in (folder.iterdir() if shown and folder.is_dir() else ())}
+    for name in shown:
+        if name in files and files[name].stat().st_size <= room:
+            data = files[name].read_bytes()
+            room -= len(data)
+            urls[name] = data_url(data)
+    return urls
 
 
 def chosen(steps: Sequence[int], most: int) -> list[int]:

@@ -43,6 +43,7 @@ PUBLIC: Mapping[str, str] = {
     "hocket.tasks.data": "data files",
     "hocket.tasks.user_task": "a task in a user's file",
     "hocket.tasks.code": "programs with tests, among the first tasks of the list",
+    "hocket.tasks.digits": "the first task on pictures",
     # What recipes are composed of.
     "hocket.core.casting": "casts",
     "hocket.core.divergences": "what a loss of distillation compares, for any recipe with a teacher",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from hocket.apps.serve.refusals import Refusal
+from hocket.core.errors import ConfigurationError
+from hocket.core.parts import content_of
 
 T = TypeVar("T")
 
@@ -29,7 +32,21 @@ class TextPart(Struct, tag="text", tag_field="type"):
     text: str
 
 
+class PictureUrl(Struct):
+    """A picture as a data URL, `data:image/png;base64,..`. Nothing is fetched."""
+
+    url: str
+    detail: str | None = None
+
+
+class PicturePart(Struct, tag="image_url", tag_field="type"):
+    """A picture in a message."""
+
+    image_url: PictureUrl
+
+
 Content = str | Annotated[list[TextPart], Meta(min_length=1)]
+PicturedContent = str | Annotated[list[TextPart | PicturePart], Meta(min_length=1)]
 
 
 class CalledFunction(Struct):
@@ -62,7 +79,7 @@ class DeveloperMessage(Struct, tag="developer", tag_field="role"):
 class UserMessage(Struct, tag="user", tag_field="role"):
     """What a user says."""
 
-    content: Content
+    content: PicturedContent
 
 
 class AssistantMessage(Struct, tag="assistant", tag_field="role"):
@@ -75,7 +92,7 @@ class AssistantMessage(Struct, tag="assistant", tag_field="role"):
 class ToolMessage(Struct, tag="tool", tag_field="role"):
     """What a tool answered."""
 
-    content: Content
+    content: PicturedContent
     tool_call_id: str | None = None
 
 
@@ -262,7 +279,11 @@ def _template_tool(function: Function) -> dict[str, Any]:
 
 
 def template_message(message: ChatMessage) -> dict[str, Any]:
-    """A message as a chat template takes it."""
+    """A message as a chat template takes it.
+
+    Raises:
+        Refusal: for a picture that cannot be read.
+    """
     content = _text(message.content)
     match message:
         case SystemMessage() | DeveloperMessage():
@@ -275,10 +296,17 @@ def template_message(message: ChatMessage) -> dict[str, Any]:
     return {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}
 
 
-def _text(content: Content | None) -> str:
+def _text(content: str | Sequence[TextPart | PicturePart] | None) -> Any:
+    """A message's text, or its parts where there are pictures among them."""
     if content is None or isinstance(content, str):
         return content or ""
-    return "\n".join(part.text for part in content)
+    texts = [part.text for part in content if isinstance(part, TextPart)]
+    if len(texts) == len(content):
+        return "\n".join(texts)
+    try:
+        return content_of([msgspec.to_builtins(part) for part in content], "a message", None)
+    except ConfigurationError as error:
+        raise Refusal(400, str(error), code="invalid_image", param="messages") from error
 
 
 def _template_call(call: ToolCall) -> dict[str, Any]:

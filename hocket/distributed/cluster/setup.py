@@ -40,9 +40,11 @@ def built(setup: Setup) -> BuiltRun:
     from hocket.train.config import loaded
     from hocket.train.kinds import kind_of
     from hocket.train.machine import compute_in
+    from hocket.train.models import attach_media
 
     compute_in(setup.precision, setup.threads)
     task = tasks.find(str(setup.config["task"]))
     config = loaded(setup.config, task)
+    attach_media(config)
     policies, player = kind_of(task).build(config, task, workflow=None, journal=None, precision=setup.precision)
     return BuiltRun(config, task, policies, player)

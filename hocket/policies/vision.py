@@ -1,0 +1,217 @@
+"""Models that read pictures: their language part as a policy's model, and the features of pictures in its embedding.
+
+The tower and its projector are the model's own, called by its own method, and stay as they are: they are not trained.
+So a picture is encoded once a run. Pictures are encoded in buckets of a fixed size, filled up with copies, so that the
+numbers of one do not depend on which others are read beside it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.media import FIRST, MEDIA
+from hocket.policies.picture_reader import PictureReader
+
+FAMILIES = frozenset({"llava", "smolvlm", "idefics3", "internvl"})
+"""Architectures whose pictures are features in the place of tokens, at plain positions."""
+
+REFUSED = {
+    "qwen2_vl": "counts a picture's positions on three axes",
+    "qwen2_5_vl": "counts a picture's positions on three axes",
+    "qwen3_vl": "reads a picture's features in several layers",
+    "qwen3_vl_moe": "reads a picture's features in several layers",
+}
+"""Architectures whose pictures are more than that, and why."""
+
+BUCKET = 256
+"""Tokens of pictures that are encoded together."""
+
+MOST_BYTES = 2**28
+"""Bytes of features in memory at most; older ones are computed again."""
+
+NEVER = -1e4
+"""The logit of the placeholder, which no model may write: its probability is 0 in every type."""
+
+
+class _Features(OrderedDict[str, Tensor]):
+    """Features by picture, the oldest first."""
+
+    nbytes = 0
+
+    def add(self, picture: str, features: Tensor) -> None:
+        self[picture] = features
+        self.nbytes += features.nbytes
+
+    def shrink(self) -> None:
+        while self.nbytes > MOST_BYTES and len(self) > 1:
+            self.nbytes -= self.popitem(last=False)[1].nbytes
+
+
+class Vision:
+    """The parts of a model that its language part lacks: tower, projector, processor.
+
+    Args:
+        whole: the model of `transformers`. reader: its processor.
+    """
+
+    def __init__(self, whole: Any, reader: PictureReader) -> None:
+        self.whole, self.reader = whole, reader
+        whole.requires_grad_(False)
+        self._features = _Features()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Vision:
+        """The tower is shared, since it never changes; the language part is that of the copied model."""
+        copied = copy.copy(self)
+        memo[id(self)] = copied
+        language = {id(weight) for part in self._language() for weight in (*part.parameters(), *part.buffers())}
+        for weight in (*self.whole.parameters(), *self.whole.buffers()):
+            if id(weight) not in language:
+                memo[id(weight)] = weight
+        copied.whole = copy.deepcopy(self.whole, memo)
+        return copied
+
+    def embedded(self, embed: Callable[[Tensor], Tensor], token: Tensor) -> Tensor:
+        """Tokens `[..]` as `embed` reads them, `[.., H]`, and those of pictures as their features."""
+        pictured = token >= FIRST
+        if not bool(pictured.any()):
+            return embed(token)
+        x = embed(token.masked_fill(pictured, 0))
+        x[pictured] = self._rows(token[pictured].tolist()).to(x.device, x.dtype)
+        return x
+
+    def features(self, pictures: Sequence[str]) -> list[Tensor]:
+        """The features of processed pictures, `[tokens, H]` each, without gradient."""
+        missing = [picture for picture in dict.fromkeys(pictures) if picture not in self._features]
+        with torch.inference_mode(False), torch.no_grad():
+            for alike in self._buckets(missing):
+                for picture, rows in zip(alike, self._encoded(alike), strict=False):
+                    self._features.add(picture, rows)
+        features = [self._features[picture] for picture in pictures]
+        self._features.shrink()
+        return features
+
+    def save(self, folder: Path, language: dict[str, Tensor] | None) -> None:
+        """Writes the whole model and its processor. `language` is the state of the language part, if not as it is."""
+        state = None
+        if language is not None:
+            inside = self._place() + "."
+            state = {
+                name: value
+                for name, value in self.whole.state_dict().items()
+                if not name.startswith((inside, "lm_head."))
+            }
+            for name, value in language.items():
+                state[name.replace("model.", inside, 1) if name.startswith("model.") else name] = value
+        self.whole.save_pretrained(str(folder), state_dict=state)
+        self.reader.save(folder)
+
+    def _rows(self, numbers: list[int]) -> Tensor:
+        tokens = [MEDIA.token(number) for number in numbers]
+        pictures = list(dict.fromkeys(token.picture for token in tokens))
+        features = self.features(pictures)
+        starts, total = {}, 0
+        for picture, rows in zip(pictures, features, strict=True):
+            starts[picture], total = total, total + len(rows)
+        return torch.cat(features)[[starts[token.picture] + token.place for token in tokens]]
+
+    def _buckets(self, pictures: Sequence[str]) -> list[list[str]]:
+        """Pictures that are encoded together, of one shape."""
+        buckets: list[list[str]] = []
+        by_shape: dict[Any, list[str]] = {}
+        for picture in pictures:
+            inputs = self.reader.inputs(picture)
+            by_shape.setdefault(tuple((key, value.shape) for key, value in sorted(inputs.items())), []).append(picture)
+        for alike in by_shape.values():
+            size = self._size(alike[0])
+            buckets += [alike[start : start + size] for start in range(0, len(alike), size)]
+        return buckets
+
+    def _size(self, picture: str) -> int:
+        return max(1, BUCKET // MEDIA.processed(picture).tokens)
+
+    def _encoded(self, pictures: Sequence[str]) -> list[Tensor]:
+        """Features of pictures of one shape, in a bucket that is filled up with the first."""
+        device = next(self.whole.parameters()).device
+        filled = [*pictures, *[pictures[0]] * (self._size(pictures[0]) - len(pictures))]
+        read = [self.reader.inputs(picture) for picture in filled]
+        stacked = {key: torch.cat([inputs[key] for inputs in read]).to(device) for key in read[0]}
+        with torch.autocast(device.type, enabled=False):
+            features = self.whole.get_image_features(**stacked).pooler_output
+        rows = (torch.cat(list(features)) if isinstance(features, (list, tuple)) else features).flatten(0, -2)
+        tokens = MEDIA.processed(pictures[0]).tokens
+        if len(rows) != tokens * len(filled):
+            raise HocketError(
+                f"the model makes {len(rows) // len(filled)} features of {MEDIA.name(pictures[0])} and its processor "
+                f"{tokens} tokens; the two are not of one checkpoint"
+            )
+        return [part.clone() for part in rows.split(tokens)[: len(pictures)]]
+
+    def _language(self) -> tuple[nn.Module, nn.Module]:
+        return self.whole.get_decoder(), self.whole.get_output_embeddings()
+
+    def _place(self) -> str:
+        """The name of the language part's trunk in the whole model."""
+        trunk = self.whole.get_decoder()
+        return next(str(name) for name, module in self.whole.named_modules() if module is trunk)
+
+
+def vision_of(model: Any) -> Vision | None:
+    """What a model reads pictures with; None for a model of words alone."""
+    vision: Vision | None = model.__dict__.get("vision")
+    return vision
+
+
+def embedding_inputs(model: Any, ids: Tensor) -> dict[str, Tensor]:
+    """What a model of `transformers` is called with for ids `[B, S]`: the ids, or their embedding with pictures."""
+    vision = vision_of(model)
+    if vision is None or not bool((ids >= FIRST).any()):
+        return {"input_ids": ids}
+    return {"inputs_embeds": vision.embedded(model.get_input_embeddings(), ids)}
+
+
+def language_part(whole: Any, reader: PictureReader) -> Any:
+    """The language part of a model as a causal language model on the same modules, with `vision` to read pictures by.
+
+    Raises:
+        ConfigurationError: when its language part is of an architecture without a causal language model.
+    """
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    config = whole.config.get_text_config(decoder=True)
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ConfigurationError(
+            f"the language part of this {whole.config.model_type} model is of architecture {config.model_type!r}, "
+            "which transformers has no causal language model for; choose another model"
+        )
+    with torch.device("meta"):
+        model = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)](config)
+    head = whole.get_output_embeddings()
+    if not isinstance(head, nn.Linear) or head.bias is not None:
+        raise ConfigurationError(f"the head of this {whole.config.model_type} model is no plain matrix; choose another")
+    setattr(model, model.base_model_prefix, whole.get_decoder())
+    model.set_output_embeddings(_without(head, reader.token_id))
+    model.generation_config = whole.generation_config
+    vision = Vision(whole, reader)
+    whole.get_decoder().requires_grad_(True)
+    head.requires_grad_(True)
+    model.__dict__["vision"] = vision
+    return model.eval()
+
+
+def _without(head: nn.Linear, token: int) -> nn.Linear:
+    """The same matrix with a fixed bias that leaves a token no probability."""
+    made = nn.Linear(head.in_features, head.out_features, device="meta")
+    made.weight = head.weight
+    del made.bias
+    bias = torch.zeros(head.out_features, dtype=head.weight.dtype, device=head.weight.device)
+    bias[token] = NEVER
+    made.register_buffer("bias", bias, persistent=False)
+    return made

@@ -1,0 +1,146 @@
+"""Questions about pictures of real handwriting: the 8 x 8 digits that scikit-learn brings, one to four on a picture."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.keys import Key
+from hocket.core.media import MEDIA, with_pictures
+from hocket.core.options import checked
+from hocket.core.pictures import picture_bytes
+from hocket.stages import Split
+from hocket.tasks.arithmetic import verify
+from hocket.tasks.form import TaskForm
+from hocket.tasks.text import TextTask, check_number
+from hocket.types import Scenario
+
+SIDE = 8
+"""Pixels of a digit's side."""
+
+EVERY = 5
+"""Of so many digits one is drawn in evaluation alone, and in nothing that a model learns from."""
+
+QUESTIONS: Mapping[str, tuple[str, Callable[[Sequence[int]], int]]] = {
+    "sum": ("Sum?", sum),
+    "count": ("Count?", len),
+    "largest": ("Largest?", max),
+}
+"""Kinds of question, with their words and their answers."""
+
+_MISSING = "the task digits needs the package scikit-learn: pip install 'hocket[media]'"
+
+
+class Canvas(NamedTuple):
+    """A picture `[2 * SIDE, 2 * SIDE]` of uint8, light on dark, and its digits in reading order; -1 for none."""
+
+    pixels: NDArray[np.uint8]
+    quarters: tuple[int, ...]
+
+    @property
+    def digits(self) -> list[int]:
+        """Those that are there."""
+        return [digit for digit in self.quarters if digit >= 0]
+
+
+@lru_cache(2)
+def handwriting(split: Literal["train", "eval"]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The digits of a split, `[N, SIDE, SIDE]` in 0..255, and what each is, `[N]`.
+
+    Raises:
+        ConfigurationError: when scikit-learn is missing.
+    """
+    # Its file is read directly, since importing the package takes a second.
+    package = importlib.util.find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise ConfigurationError(_MISSING)
+    file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    if not file.is_file():
+        raise ConfigurationError(f"{_MISSING} (there is no file {file})")
+    table = np.loadtxt(gzip.decompress(file.read_bytes()).decode().splitlines(), delimiter=",", dtype=np.int64)
+    chosen = (np.arange(len(table)) % EVERY == 0) == (split == "eval")
+    pixels = (table[chosen, :-1] * 255 // 16).astype(np.uint8).reshape(-1, SIDE, SIDE)
+    return pixels, table[chosen, -1]
+
+
+def canvas(rng: np.random.Generator, split: Literal["train", "eval"], most: int = 4) -> Canvas:
+    """One to `most` digits of a split, each in a quarter of its own."""
+    pixels, labels = handwriting(split)
+    drawn, quarters = np.zeros((2 * SIDE, 2 * SIDE), np.uint8), [-1] * 4
+    for quarter in rng.permutation(4)[: int(rng.integers(1, most + 1))].tolist():
+        number = int(rng.integers(len(labels)))
+        row, column = divmod(quarter, 2)
+        drawn[row * SIDE : (row + 1) * SIDE, column * SIDE : (column + 1) * SIDE] = pixels[number]
+        quarters[quarter] = int(labels[number])
+    return Canvas(drawn, tuple(quarters))
+
+
+class Digits(TextTask):
+    """A picture of handwritten digits and a question about them: their sum, their count, or the largest.
+
+    Evaluation has handwriting of its own.
+
+    Args:
+        most: digits on a picture at most. kinds: of questions, see `QUESTIONS`.
+    """
+
+    def __init__(self, most: int = 4, kinds: Sequence[str] = tuple(QUESTIONS)) -> None:
+        if not 1 <= most <= 4:
+            raise ConfigurationError(f"task digits: most must lie between 1 and 4, not {most}")
+        for kind in kinds:
+            if kind not in QUESTIONS:
+                raise ConfigurationError(f"task digits: kinds = {kind!r}{nearest(kind, QUESTIONS)}")
+        chosen = "&kinds=" + ",".join(kinds) if tuple(kinds) != tuple(QUESTIONS) else ""
+        self.name = "digits" + (f"?most={most}{chosen}" if most != 4 or chosen else "")
+        self.most, self.kinds = most, tuple(kinds)
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        check_number(self.name, split, number)
+        rng = Key.of(0).derive("digits", split, number).numpy()
+        shown, kind = canvas(rng, split, self.most), self.kinds[int(rng.integers(len(self.kinds)))]
+        words, answer = QUESTIONS[kind]
+        picture = MEDIA.put(picture_bytes(shown.pixels), f"the picture of digits/{split}/{number}")
+        return Scenario(
+            f"digits/{split}/{number}",
+            ({"role": "user", "content": with_pictures(words, [picture])},),
+            str(answer(shown.digits)),
+            {"kind": kind, "digits": list(shown.quarters), "demonstration": worked(kind, shown.digits)},
+            seed=number,
+        )
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return {**super().suggest(recipe), "steps": 60, "decoding.max_tokens": 32, "update.lr": 3e-4}
+
+    def verify(self, text: str, scenario: Scenario) -> float:
+        return verify(text, scenario.answer)
+
+
+def worked(kind: str, digits: Sequence[int]) -> str:
+    """A right answer that reads the digits first, and adds one after the other."""
+    total, steps = digits[0], str(digits[0])
+    for digit in digits[1:]:
+        total += digit
+        steps += f"+{digit}={total}" if kind == "sum" else f" {digit}"
+    return f"<think>{steps}</think><answer>{QUESTIONS[kind][1](digits)}</answer>"
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> Digits:
+    """The task with these settings."""
+    values = checked(name, settings, {"most": int, "kinds": str})
+    return Digits(**values | ({"kinds": values["kinds"].split(",")} if "kinds" in values else {}))
+
+
+DIGITS = TaskForm(
+    name="digits",
+    description="pictures of handwritten digits: their sum, their count, the largest, e.g. digits?most=2&kinds=sum",
+    family="pictures",
+    make=from_settings,
+)

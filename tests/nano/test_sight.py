@@ -1,0 +1,50 @@
+"""The shipped model with eyes: what it can do, and that it is made as its folder says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hocket.agents.workflows.chat import Chat
+from hocket.core.keys import Key
+from hocket.engine.local import LocalEngine
+from hocket.engine.requests import Request
+from hocket.nano import SIGHT
+from hocket.nano.sight import SightPretraining, lesson, pretrain_sight
+from hocket.policies.causal_lm import CausalLM
+from hocket.tasks.digits import Digits
+from hocket.types import Decoding
+
+pytest.importorskip("sklearn", reason="the handwriting is scikit-learn's")
+
+
+def accuracy(policy: CausalLM, style: str, n: int = 60) -> float:
+    """The share of right greedy answers to unseen questions that begin with `style`."""
+    task, chat = Digits(), Chat(policy.tokenizer)
+    scenarios = [task.scenario("eval", number) for number in range(n)]
+    begun = chat.encode(style)
+    way = Decoding(temperature=0.0, max_tokens=32)
+    requests = [Request(chat.opening(one.messages), way, Key.of(0), prefix=begun) for one in scenarios]
+    samples = LocalEngine(policy).sample(requests)
+    said = [chat.reply_text(sample.tokens.tolist()) for sample in samples]
+    return sum(task.verify(text, one) for text, one in zip(said, scenarios, strict=True)) / n
+
+
+def test_worked_answers_are_right_and_others_mostly_guessed() -> None:
+    """So there is something to learn, and it is in the picture."""
+    policy = CausalLM.from_pretrained(SIGHT, key=Key.of(0))
+    assert accuracy(policy, "<think>") > 0.85
+    assert 0.3 < accuracy(policy, "<answer>") < 0.75
+    policy.tokenizer.picture_reader.blind = True
+    assert accuracy(policy, "<think>") < 0.35
+    assert sum(file.stat().st_size for file in SIGHT.iterdir()) < 6_000_000
+
+
+def test_pretraining_makes_a_folder_that_loads(tmp_path: Path) -> None:
+    settings = SightPretraining(tower_steps=1, steps=1, rows=2, measured=3)
+    summary = pretrain_sight(settings, tmp_path / "made")
+    assert set(summary["greedy"]) == {"answers", "at once", "worked"}
+    assert CausalLM.from_pretrained(tmp_path / "made", key=Key.of(0)).tokenizer.picture_reader.token == "<image>"
+    settings = SightPretraining(worked=0.0, right=1.0)
+    assert lesson("count", [4, 4], Key.of(0).numpy(), settings) == "<answer>2</answer>"
