@@ -11,7 +11,7 @@ from hocket.core.errors import HocketError
 from hocket.core.outcomes import StepResult, total_reward
 from hocket.stages import State
 from hocket.train import trust
-from hocket.train.checkpoint import CheckpointError, Checkpoints, SavePolicy
+from hocket.train.checkpoint import CheckpointError, Checkpoints, SaveError, SavePolicy
 from hocket.train.episodes import write_episodes
 from hocket.train.journal import Journal
 from hocket.train.loop import RunContext
@@ -107,11 +107,17 @@ class Recorder:
         best: bool = False,
         store: State | None = None,
     ) -> Path | None:
-        """Writes a checkpoint and returns its path. A failed write is reported, and the previous checkpoint stays."""
+        """Writes a checkpoint and returns its path. A failed write is reported, and the previous checkpoint stays.
+
+        Raises:
+            SaveError: when a policy cannot save itself and there is no previous checkpoint.
+        """
         self._saved_step, self._saved_at = step, time.monotonic()
         try:
             path = self.checkpoints.save(step, state, policies, best=best, store=store)
         except CheckpointError as error:
+            if isinstance(error, SaveError) and self.checkpoints.latest() is None:
+                raise  # Nothing of this run would ever be on the disk.
             self.say(str(error))
             path = None
         self.saved = path is not None
