@@ -1,7 +1,7 @@
 """The nano model: a 1.2-million-parameter base that fits a laptop, made here and shipped with the package.
 
 `BASE` is a folder in Hugging Face format (`AutoModelForCausalLM` and `AutoTokenizer` load it). The modules
-`tokenizer`, `corpus`, `model` and `pretrain` hold everything it was made from. Importing this package loads
+`tokenizer`, `corpus`, `model` and `pretrain` hold everything it was made from; `flow` and `mdlm` make the other two. Importing this package loads
 neither torch nor transformers.
 """
 
@@ -12,4 +12,7 @@ from pathlib import Path
 BASE: Path = Path(__file__).resolve().parent / "base"
 """Folder of the shipped base model; `model="nano"` stands for it."""
 
-__all__ = ["BASE"]
+SHIPPED = {"nano": BASE, "nano-flow": BASE.with_name("base_flow"), "nano-mdlm": BASE.with_name("base_mdlm")}
+"""The folders of all shipped models by name: the language model, the sampler of pictures, the masked language model."""
+
+__all__ = ["BASE", "SHIPPED"]

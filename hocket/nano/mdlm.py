@@ -22,12 +22,13 @@ from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from hocket.core.keys import Key
 from hocket.nano.corpus import TrainingChat, chats
-from hocket.nano.tokenizer import END, build_tokenizer
+from hocket.nano.tokenizer import END, ROLE_TAGS, build_tokenizer
 
 LENGTH = 8
 """Tokens of an answer: its tags, at most five characters, and the end."""
 
 MASK = "<|mask|>"
+_AT_ONCE = 256
 POSITIONS = 64
 """Tokens of prompt and answer at most."""
 
@@ -37,15 +38,15 @@ class MaskedPretraining:
     """Settings of one pretraining; matrices learn by Muon, all else by AdamW, as nano's."""
 
     seed: int = 0
-    updates: int = 1500
+    updates: int = 1200
     batch: int = 128
     matrix_lr: float = 6e-3
     other_lr: float = 3e-3
     warmup: int = 50
     averaging: float = 0.98
-    width: int = 128
-    layers: int = 4
-    heads: int = 4
+    width: int = 96
+    layers: int = 3
+    heads: int = 3
 
 
 def masked_tokenizer() -> PreTrainedTokenizerFast:
@@ -65,6 +66,7 @@ def new_masked_model(config: MaskedPretraining, tokenizer: PreTrainedTokenizerFa
         intermediate_size=4 * config.width,
         max_position_embeddings=POSITIONS,
         type_vocab_size=1,
+        answer_length=LENGTH,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
         pad_token_id=tokenizer.pad_token_id,
@@ -93,15 +95,18 @@ def pairs_of(
 ) -> Iterator[tuple[list[int], list[int]]]:
     """Prompt ids, and answer ids of `LENGTH`, of direct answers."""
     end = tokenizer.convert_tokens_to_ids(END)
-    for chat in examples:
-        if chat.style != "direct":
-            continue
-        prompt = tokenizer.apply_chat_template(
-            list(chat.messages[:1]), add_generation_prompt=True, tokenize=True, return_dict=False
-        )
-        answer = tokenizer(f"<answer>{chat.answer}</answer>", add_special_tokens=False)["input_ids"]
-        if len(answer) < LENGTH and len(prompt) + LENGTH <= POSITIONS:
-            yield prompt, answer + [end] * (LENGTH - len(answer))
+    while True:
+        some = [chat for chat in itertools.islice(examples, _AT_ONCE) if chat.style == "direct"]
+        prompts = tokenizer([asked(chat.question) for chat in some], add_special_tokens=False)["input_ids"]
+        answers = tokenizer([f"<answer>{chat.answer}</answer>" for chat in some], add_special_tokens=False)["input_ids"]
+        for prompt, answer in zip(prompts, answers, strict=True):
+            if len(answer) < LENGTH and len(prompt) + LENGTH <= POSITIONS:
+                yield prompt, answer + [end] * (LENGTH - len(answer))
+
+
+def asked(question: str) -> str:
+    """A question as nano's chat template writes it."""
+    return f"{ROLE_TAGS['user']}{question}{END}{ROLE_TAGS['assistant']}"
 
 
 def _batch(pairs: list[tuple[list[int], list[int]]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -158,11 +163,9 @@ def pretrain_masked(
         tokens, answers = _batch(list(itertools.islice(stream, config.batch)), pad)
         chance = torch.rand(len(tokens), 1, generator=noise)
         hidden = answers & (torch.rand(tokens.shape, generator=noise) < chance)
-        with torch.autocast("cpu", torch.bfloat16):
-            logits = model(
-                input_ids=tokens.masked_fill(hidden, mask), attention_mask=(tokens != pad).long()
-            ).logits[hidden]
-        torch.autograd.backward(functional.cross_entropy(logits.float(), tokens[hidden]))
+        read = {"input_ids": tokens.masked_fill(hidden, mask), "attention_mask": (tokens != pad).long()}
+        logits = model.cls(model.bert(**read).last_hidden_state[hidden])
+        torch.autograd.backward(functional.cross_entropy(logits, tokens[hidden]))
         for optimiser, lr in optimisers:
             for group in optimiser.param_groups:
                 group["lr"] = lr * min(1.0, update / config.warmup)

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 def model_path(model: str) -> str:
-    """`nano` is the shipped base, `smollm2` or `FILE.gguf` a file's checkpoint, anything else a folder or a hub name.
+    """`nano`, `nano-flow` and `nano-mdlm` are shipped bases, `smollm2` or `FILE.gguf` a file's checkpoint, anything else a folder or a hub name.
 
     Raises:
         ConfigurationError: when a GGUF file is missing or cannot be read, see `hocket.policies.gguf`.
     """
-    from hocket.nano import BASE
+    from hocket.nano import SHIPPED
     from hocket.policies.gguf import gguf_checkpoint, is_gguf
 
     if is_gguf(model):
         return str(gguf_checkpoint(model))
-    return str(BASE) if model == "nano" else model
+    return str(SHIPPED.get(model, model))
 
 
 def model_folder(model: str, runs: str) -> str:

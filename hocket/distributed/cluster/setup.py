@@ -44,5 +44,5 @@ def built(setup: Setup) -> BuiltRun:
     compute_in(setup.precision, setup.threads)
     task = tasks.find(str(setup.config["task"]))
     config = loaded(setup.config, task)
-    policies, player = kind_of(task).build(config, task, workflow=None, journal=None, precision=setup.precision)
+    policies, player = kind_of(task, config).build(config, task, workflow=None, journal=None, precision=setup.precision)
     return BuiltRun(config, task, policies, player)

@@ -94,7 +94,7 @@ def measure_of(recipe: Recipe, kind: Kind, *, judged: bool = True) -> Measure:
 class Kind(ABC):
     """What decides in a run: how policies are made, what plays them, how they are measured and shown.
 
-    A task names its kind (`Task.kind`). Everything that depends on it asks it; policies save and load themselves. A
+    A task names its kind (`Task.kind`), and the model may choose another one for it (`played_by`). Everything that depends on it asks it; policies save and load themselves. A
     kind holds no state. Derive small networks of your own from `hocket.train.kinds.Network`.
 
     Attributes:
@@ -120,6 +120,14 @@ class Kind(ABC):
         Raises:
             ConfigurationError: for settings that mean nothing to this kind, or do not fit together.
         """
+
+    def played_by(self, config: Config, task: Task) -> Kind:
+        """The kind of decider when the configured model plays a task of this one.
+
+        Raises:
+            ConfigurationError: when that model cannot.
+        """
+        return self
 
     def check_network(self, config: Config, task: Task) -> None:
         """Refuses settings of control networks, where other policies decide."""
