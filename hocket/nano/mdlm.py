@@ -1,7 +1,7 @@
 """Pretraining of nano-mdlm: a masked-diffusion language model with nano's tokenizer and sums.
 
 A BERT that fills masked tokens of answers (LLaDA, arXiv:2502.09992): every token of an answer is masked with a chance
-drawn per answer, and the loss is on masked tokens alone. The prompt is never masked. Answers are direct, and filled up
+drawn per answer, and the loss is on masked tokens alone. Most sums have two terms. The prompt is never masked. Answers are direct, and filled up
 with the end token. Training stops early on purpose: a finished base leaves reinforcement learning nothing to show.
 """
 
@@ -21,14 +21,17 @@ from torch.nn import functional
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from hocket.core.keys import Key
-from hocket.nano.corpus import TrainingChat, chats
 from hocket.nano.tokenizer import END, ROLE_TAGS, build_tokenizer
+from hocket.tasks.arithmetic import ArithmeticProblem, draw_terms, expression_of, question_of
+from hocket.tasks.split import percentile_of, split_of
 
 LENGTH = 8
 """Tokens of an answer: its tags, at most five characters, and the end."""
 
 MASK = "<|mask|>"
 _AT_ONCE = 256
+_PAIRS = 0.7
+_HELD_OUT = 5
 POSITIONS = 64
 """Tokens of prompt and answer at most."""
 
@@ -38,15 +41,15 @@ class MaskedPretraining:
     """Settings of one pretraining; matrices learn by Muon, all else by AdamW, as nano's."""
 
     seed: int = 0
-    updates: int = 1200
+    updates: int = 1500
     batch: int = 128
     matrix_lr: float = 6e-3
     other_lr: float = 3e-3
     warmup: int = 50
     averaging: float = 0.98
-    width: int = 96
+    width: int = 64
     layers: int = 3
-    heads: int = 3
+    heads: int = 4
 
 
 def masked_tokenizer() -> PreTrainedTokenizerFast:
@@ -91,17 +94,30 @@ def new_masked_model(config: MaskedPretraining, tokenizer: PreTrainedTokenizerFa
 
 
 def pairs_of(
-    examples: Iterator[TrainingChat], tokenizer: PreTrainedTokenizerFast
+    rng: np.random.Generator, tokenizer: PreTrainedTokenizerFast, *, held_out: bool = False
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Prompt ids, and answer ids of `LENGTH`, of direct answers."""
+    """Prompt ids, and answer ids of `LENGTH`, of sums without end: of the part of questions for pretraining.
+
+    `held_out` questions, some 5 in 100, are apart from the others.
+    """
     end = tokenizer.convert_tokens_to_ids(END)
     while True:
-        some = [chat for chat in itertools.islice(examples, _AT_ONCE) if chat.style == "direct"]
-        prompts = tokenizer([asked(chat.question) for chat in some], add_special_tokens=False)["input_ids"]
-        answers = tokenizer([f"<answer>{chat.answer}</answer>" for chat in some], add_special_tokens=False)["input_ids"]
+        some = [_problem(rng, held_out) for _ in range(_AT_ONCE)]
+        prompts = tokenizer([asked(one.question) for one in some], add_special_tokens=False)["input_ids"]
+        answers = tokenizer([f"<answer>{one.answer}</answer>" for one in some], add_special_tokens=False)["input_ids"]
         for prompt, answer in zip(prompts, answers, strict=True):
-            if len(answer) < LENGTH and len(prompt) + LENGTH <= POSITIONS:
-                yield prompt, answer + [end] * (LENGTH - len(answer))
+            yield prompt, answer + [end] * (LENGTH - len(answer))
+
+
+def _problem(rng: np.random.Generator, held_out: bool) -> ArithmeticProblem:
+    """A sum, in `_PAIRS` of all cases one of two terms."""
+    pair = rng.random() < _PAIRS
+    while True:
+        terms = draw_terms(rng)
+        question = question_of(expression_of(terms))
+        apart = percentile_of(question, b"nano-mdlm") < _HELD_OUT
+        if split_of(question) == "pretrain" and apart == held_out and (len(terms) == 2 or not pair):
+            return ArithmeticProblem(question, str(sum(terms)))
 
 
 def asked(question: str) -> str:
@@ -155,10 +171,11 @@ def pretrain_masked(
         ),
         (torch.optim.AdamW(others, lr=config.other_lr, betas=(0.9, 0.95), weight_decay=0.0), config.other_lr),
     ]
-    stream = pairs_of(chats(config.seed, task="sums"), tokenizer)
-    held = list(itertools.islice(pairs_of(chats(config.seed, task="sums", held_out=True), tokenizer), 400))
+    key = Key.of(config.seed)
+    stream = pairs_of(key.derive("sums").numpy(), tokenizer)
+    held = list(itertools.islice(pairs_of(key.derive("held out").numpy(), tokenizer, held_out=True), 400))
     mask, pad = int(tokenizer.mask_token_id), int(tokenizer.pad_token_id)
-    noise, accuracy = Key.of(config.seed).derive("masks").torch(), 0.0
+    noise, accuracy = key.derive("masks").torch(), 0.0
     for update in range(1, config.updates + 1):
         tokens, answers = _batch(list(itertools.islice(stream, config.batch)), pad)
         chance = torch.rand(len(tokens), 1, generator=noise)

@@ -126,8 +126,8 @@ class UnmaskingPlayer:
         logits = policy.logits(states) / temperature.repeat_interleave(torch.tensor(sizes))[:, None]
         for answer, state, rows in zip(answers, states, torch.split(torch.log_softmax(logits, -1), sizes), strict=True):
             token = self._drawn(answer, state, rows, step)
-            chosen = _first(answer, rows, token, step, policy.end)
-            places, own = state.places[chosen], token[chosen]
+            chosen = commit_first(answer, rows, token, step, policy.end)
+            places, own = state.places[chosen.numpy()], token[chosen]
             answer.tokens[places] = own.numpy()
             taken = MaskedState(state.tokens, state.prompt, places, state.guidance)
             logp = rows[chosen].gather(1, own[:, None])[:, 0].numpy()
@@ -201,7 +201,8 @@ def prompt_tokens(tokenizer: Any, assignment: Assignment) -> list[int]:
     """The ids of a scenario's messages by the model's chat template, or of their text where it has none."""
     messages = [dict(message) for message in assignment.scenario.messages]
     if getattr(tokenizer, "chat_template", None):
-        found = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        found = tokenizer(text, add_special_tokens=False)["input_ids"]
     else:
         found = tokenizer("\n".join(str(message["content"]) for message in messages))["input_ids"]
     return [int(token) for token in found]
@@ -211,8 +212,12 @@ def _guidance(answer: FilledAnswer) -> float:
     return answer.assignment.decoding.guidance
 
 
-def _first(answer: FilledAnswer, rows: Tensor, token: Tensor, step: int, end: int) -> Tensor:
-    """Which open places are committed, as increasing indices of them."""
+def commit_first(answer: FilledAnswer, rows: Tensor, token: Tensor, step: int, end: int) -> Tensor:
+    """Which open places are committed, as increasing indices of them.
+
+    Args:
+        rows: log-probs at the open places, `[K, V]`. token: those drawn there, `[K]`. end: the end token.
+    """
     manner, count = answer.manner, answer.counts[step]
     if manner.order == "left":
         return torch.arange(count)
