@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from hocket.core.keys import Key
 from hocket.policies.denoising.laws import FlowSDE, NoiseLaw, Window
@@ -42,6 +43,8 @@ class Denoised(Rollout):
         moving: how many steps the window moves on after every `every` training steps, from its `first` (Mix-GRPO's
             sliding window, arXiv:2507.21802); after the last place it begins anew. 0 leaves it.
     """
+
+    plays: ClassVar[str] = "pictures"
 
     samples: int = 8
     law: NoiseLaw = FlowSDE()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from hocket.core.keys import Key
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
@@ -61,6 +61,8 @@ class Unmasking:
 @dataclass(frozen=True)
 class Unmasked(Rollout):
     """`samples` independent answers to every scenario, filled in as `Unmasking` says."""
+
+    plays: ClassVar[str] = "masked"
 
     samples: int = 8
     order: Order = "distribution"

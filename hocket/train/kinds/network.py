@@ -67,6 +67,7 @@ class OnePolicy(Kind):
             raise ConfigurationError(
                 f"decoding.guidance is for samplers that read prompts; task {task.name} is {self.name}, so drop it"
             )
+        self.check_rollouts(config, task)
         for recipe, _ in config.phases:
             if recipe.curriculum.needs_text:
                 raise ConfigurationError(

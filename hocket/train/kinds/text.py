@@ -66,6 +66,7 @@ class Text(Kind):
         self, config: Config, task: Task, *, workflow: Any, journal: Journal | None, precision: Precision
     ) -> tuple[Mapping[str, Policy], Player]:
         self.check_network(config, task)
+        self.check_rollouts(config, task)
         if config.decoding.guidance != 1.0:
             raise ConfigurationError(
                 f"decoding.guidance = {config.decoding.guidance:g}: {config.model} writes tokens one after the other "
