@@ -170,12 +170,12 @@ class MixedActions:
 
     def numbers(self) -> Tensor:
         """The actions that are single numbers, `[T]`; 0 elsewhere."""
-        found = torch.zeros(len(self), dtype=torch.long)
+        values = torch.zeros(len(self), dtype=torch.long)
         for number, held in enumerate(self.parts):
             if held.dim() == 1:
                 mine = self.part == number
-                found[mine] = held[self.place[mine]].long()
-        return found
+                values[mine] = held[self.place[mine]].long()
+        return values
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,8 @@ class Batch:
     Integer columns are codes; `names[column]` decodes `scenario`, `source`, `agent`, `role`, `policy` and `state`.
 
     Attributes:
-        action: `[T]` or `[T, A]`; `MixedActions` where shapes differ. turn: `[T]` in 0..U-1. segment: `[T]`, numbered within the turn.
-        version: `[T]`. forced: `[T]` bool.
+        action: `[T]` or `[T, A]`; `MixedActions` where shapes differ. turn: `[T]` in 0..U-1.
+        segment: `[T]`, numbered within the turn. version: `[T]`. forced: `[T]` bool.
         logp: by name (`behaviour`, `proximal`, `reference`, any policy): `RecordedNumbers` `[T]`.
         value: the value of the state before each decision `[T]`, when annotated. entropy: `[T]`, likewise.
             annotations: columns of annotators by name, `[T]` each (see `hocket.core.annotators`).
@@ -275,8 +275,8 @@ class Batch:
     def tokens(self) -> NDArray[np.int64]:
         """The actions as token ids, `[T]`; 0 at decisions that are no single number."""
         action: Tensor | MixedActions = self.action
-        found = action.numbers() if isinstance(action, MixedActions) else action.cpu()
-        return found.numpy().astype(np.int64)
+        values = action.numbers() if isinstance(action, MixedActions) else action.cpu()
+        return values.numpy().astype(np.int64)
 
     def but(self, **changes: Any) -> Batch:
         """A copy with some fields replaced."""

@@ -1,8 +1,8 @@
 """The nano model: a 1.2-million-parameter base that fits a laptop, made here and shipped with the package.
 
 `BASE` is a folder in Hugging Face format (`AutoModelForCausalLM` and `AutoTokenizer` load it). The modules
-`tokenizer`, `corpus`, `model` and `pretrain` hold everything it was made from; `flow` and `mdlm` make the other two. Importing this package loads
-neither torch nor transformers.
+`tokenizer`, `corpus`, `model` and `pretrain` hold everything it was made from; `flow` and `mdlm` make the other
+two. Importing this package loads neither torch nor transformers.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ def pretrain_flow(
         optimiser.step()
         keep = min(config.averaging, 1 - 1 / update)
         with torch.no_grad():
-            for slow, now in zip(average.parameters(), network.parameters(), strict=True):
-                slow.lerp_(now, 1 - keep)
+            for slow, fast in zip(average.parameters(), network.parameters(), strict=True):
+                slow.lerp_(fast, 1 - keep)
         loss = mean.item()
         if update % 50 == 0:
             progress({"update": update, "loss": loss, "seconds": time.process_time() - started})

@@ -1,8 +1,9 @@
 """Pretraining of nano-mdlm: a masked-diffusion language model with nano's tokenizer and sums.
 
 A BERT that fills masked tokens of answers (LLaDA, arXiv:2502.09992): every token of an answer is masked with a chance
-drawn per answer, and the loss is on masked tokens alone. Most sums have two terms. The prompt is never masked. Answers are direct, and filled up
-with the end token. Training stops early on purpose: a finished base leaves reinforcement learning nothing to show.
+drawn per answer, and the loss is on masked tokens alone. Most sums have two terms of
+one or two digits. The prompt is never masked. Answers are direct, and filled up with the end token. Training stops
+early on purpose: a finished base leaves reinforcement learning nothing to show.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ LENGTH = 8
 
 MASK = "<|mask|>"
 _AT_ONCE = 256
-_PAIRS = 0.7
+_PAIRS = 0.9
 _HELD_OUT = 5
+_MEASURED = 100
 POSITIONS = 64
 """Tokens of prompt and answer at most."""
 
@@ -42,7 +44,7 @@ class MaskedPretraining:
 
     seed: int = 0
     updates: int = 1500
-    batch: int = 128
+    batch: int = 96
     matrix_lr: float = 6e-3
     other_lr: float = 3e-3
     warmup: int = 50
@@ -103,20 +105,23 @@ def pairs_of(
     end = tokenizer.convert_tokens_to_ids(END)
     while True:
         some = [_problem(rng, held_out) for _ in range(_AT_ONCE)]
-        prompts = tokenizer([asked(one.question) for one in some], add_special_tokens=False)["input_ids"]
-        answers = tokenizer([f"<answer>{one.answer}</answer>" for one in some], add_special_tokens=False)["input_ids"]
+        prompts = tokenizer([asked(problem.question) for problem in some], add_special_tokens=False)["input_ids"]
+        answers = tokenizer([f"<answer>{problem.answer}</answer>" for problem in some], add_special_tokens=False)[
+            "input_ids"
+        ]
         for prompt, answer in zip(prompts, answers, strict=True):
             yield prompt, answer + [end] * (LENGTH - len(answer))
 
 
 def _problem(rng: np.random.Generator, held_out: bool) -> ArithmeticProblem:
-    """A sum, in `_PAIRS` of all cases one of two terms."""
+    """A sum, in `_PAIRS` of all cases one of two terms of at most two digits."""
     pair = rng.random() < _PAIRS
     while True:
         terms = draw_terms(rng)
         question = question_of(expression_of(terms))
         apart = percentile_of(question, b"nano-mdlm") < _HELD_OUT
-        if split_of(question) == "pretrain" and apart == held_out and (len(terms) == 2 or not pair):
+        small = len(terms) == 2 and max(map(abs, terms)) < 100
+        if (small or not pair) and apart == held_out and split_of(question) == "pretrain":
             return ArithmeticProblem(question, str(sum(terms)))
 
 
@@ -142,9 +147,9 @@ def answered(
     """The share of answers that are right when the surest token is committed at every step."""
     tokens, answers = _batch(pairs, int(tokenizer.pad_token_id))
     mask, rows = int(tokenizer.mask_token_id), torch.arange(len(tokens))
-    state, seen = tokens.masked_fill(answers, mask), tokens != tokenizer.pad_token_id
+    state, attended = tokens.masked_fill(answers, mask), tokens != tokenizer.pad_token_id
     for _ in range(LENGTH):
-        logits = model(input_ids=state, attention_mask=seen.long()).logits
+        logits = model(input_ids=state, attention_mask=attended.long()).logits
         logits[..., mask] = -torch.inf
         sure, best = logits.softmax(-1).max(-1)
         place = sure.masked_fill(state != mask, -1.0).argmax(1)
@@ -190,9 +195,9 @@ def pretrain_masked(
             optimiser.zero_grad()
         keep = min(config.averaging, 1 - 1 / update)
         with torch.no_grad():
-            for slow, now in zip(average.parameters(), model.parameters(), strict=True):
-                slow.lerp_(now, 1 - keep)
-        if update % 100 == 0 or update == config.updates:
+            for slow, fast in zip(average.parameters(), model.parameters(), strict=True):
+                slow.lerp_(fast, 1 - keep)
+        if update % _MEASURED == 0 or update == config.updates:
             accuracy = answered(average, tokenizer, held)
             progress({"update": update, "accuracy": accuracy, "seconds": time.process_time() - started})
     summary = {

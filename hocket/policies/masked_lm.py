@@ -1,25 +1,22 @@
 """The policy of a masked-diffusion language model: log-probs of tokens that a state with masks is filled with.
 
-A turn is one look at a state, and its decisions are the tokens committed there. The observation of a turn is one row of
-int64: how many tokens the state has, how many of them are the prompt, the scale of guidance in millionths, the state,
-and the places of the decisions.
+A turn is one look at a state, and its decisions are the tokens committed there; its observation is a `MaskedState`.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hocket.core.batch import Batch, Level
 from hocket.core.errors import ConfigurationError
+from hocket.core.masked_states import MaskedState
 from hocket.policies.turns import of_whole_turns
 from hocket.stages import Policy
 from hocket.types import Evaluation, Quantity
@@ -32,42 +29,14 @@ WIDTH = 16
 _CHUNK = 256
 """Decisions in one forward and backward pass."""
 
-_MILLION = 1_000_000
-
 GIVES = frozenset({Quantity.LOGP, Quantity.ENTROPY, Quantity.KL_EXACT})
-
-
-@dataclass(frozen=True)
-class MaskedState:
-    """A state and where it is looked at.
-
-    Attributes:
-        tokens: prompt and answer, `[S]` int64, masks among them. prompt: tokens of the prompt. places: `[K]` in 0..S-1.
-        guidance: the scale of guidance; 1 is none.
-    """
-
-    tokens: NDArray[np.int64]
-    prompt: int
-    places: NDArray[np.int64]
-    guidance: float = 1.0
-
-    def row(self) -> NDArray[np.int64]:
-        """As the observation of a turn."""
-        head = [len(self.tokens), self.prompt, round(self.guidance * _MILLION)]
-        return np.concatenate([np.array(head, np.int64), self.tokens, self.places])
-
-    @staticmethod
-    def read(row: NDArray[np.int64]) -> MaskedState:
-        """The inverse of `row`."""
-        size = int(row[0])
-        return MaskedState(row[3 : 3 + size], int(row[1]), row[3 + size :], float(row[2]) / _MILLION)
 
 
 class MaskedLM:
     """A `*ForMaskedLM` of transformers as a policy.
 
     Attributes:
-        model, tokenizer: transformers' own. mask, end: ids of the mask and of the end of an answer.
+        model, tokenizer: transformers' own_logp. mask, end: ids of the mask and of the end of an answer.
         length: tokens of an answer at most. unprompted: whether it was trained with masked prompts too.
     """
 
@@ -96,7 +65,9 @@ class MaskedLM:
             tokenizer = AutoTokenizer.from_pretrained(folder)
         except (OSError, ValueError, KeyError) as error:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ConfigurationError(f"model = {str(folder)!r}: no masked language model can be read: {first}") from error
+            raise ConfigurationError(
+                f"model = {str(folder)!r}: no masked language model can be read: {first}"
+            ) from error
         if tokenizer.mask_token_id is None:
             raise ConfigurationError(f"model = {str(folder)!r}: its tokenizer has no mask token; add one")
         return cls(model, tokenizer, name)
@@ -121,13 +92,13 @@ class MaskedLM:
 
         The rows of a state have the same bits whatever the other states are.
         """
-        found = self._passed(states)
+        result = self._passed(states)
         guided = [number for number, state in enumerate(states) if state.guidance != 1.0]
         if guided:
             free = self._passed([self._unprompted(states[number]) for number in guided])
             for number, other in zip(guided, free, strict=True):
-                found[number] = other + states[number].guidance * (found[number] - other)
-        rows = torch.cat(found) if found else torch.zeros(0, int(self.model.config.vocab_size))
+                result[number] = other + states[number].guidance * (result[number] - other)
+        rows = torch.cat(result) if result else torch.zeros(0, int(self.model.config.vocab_size))
         banned = torch.zeros(rows.shape[-1], dtype=torch.bool)
         banned[self.mask] = True
         return rows.masked_fill(banned, -torch.inf)
@@ -143,19 +114,19 @@ class MaskedLM:
         widths: dict[int, list[int]] = {}
         for number, state in enumerate(states):
             widths.setdefault(-(-len(state.tokens) // WIDTH) * WIDTH, []).append(number)
-        found: list[Tensor] = [torch.zeros(0)] * len(states)
+        result: list[Tensor] = [torch.zeros(0)] * len(states)
         for width, members in widths.items():
             for start in range(0, len(members), BLOCK):
                 chosen = members[start : start + BLOCK]
-                tokens, seen = np.zeros((BLOCK, width), np.int64), np.zeros((BLOCK, width), np.int64)
+                tokens, attended = np.zeros((BLOCK, width), np.int64), np.zeros((BLOCK, width), np.int64)
                 for row in range(BLOCK):
                     held = states[chosen[row if row < len(chosen) else 0]].tokens
-                    tokens[row, : len(held)], seen[row, : len(held)] = held, 1
-                read = {"input_ids": torch.from_numpy(tokens), "attention_mask": torch.from_numpy(seen)}
-                logits = self.model(**{name: one.to(device) for name, one in read.items()}).logits
+                    tokens[row, : len(held)], attended[row, : len(held)] = held, 1
+                read = {"input_ids": torch.from_numpy(tokens), "attention_mask": torch.from_numpy(attended)}
+                logits = self.model(**{name: rows.to(device) for name, rows in read.items()}).logits
                 for row, number in enumerate(chosen):
-                    found[number] = logits[row, torch.from_numpy(states[number].places)].cpu()
-        return found
+                    result[number] = logits[row, torch.from_numpy(states[number].places)].cpu()
+        return result
 
     # ------------------------------------------------------------ learning
 
@@ -194,8 +165,8 @@ class MaskedLM:
             with torch.no_grad():
                 other = torch.log_softmax(reference.logits(states) / temperature[:, None], -1)
             kl = scattered((logp.exp() * (finite - torch.where(other.isinf(), 0.0, other))).sum(-1))
-        own = logp.gather(1, batch.action[places].long()[:, None])[:, 0]
-        return Evaluation(scattered(own), entropy=entropy, kl_exact=kl)
+        own_logp = logp.gather(1, batch.action[places].long()[:, None])[:, 0]
+        return Evaluation(scattered(own_logp), entropy=entropy, kl_exact=kl)
 
     def final_values(self, batch: Batch) -> Tensor:
         return torch.zeros(batch.trajectories)
@@ -221,9 +192,9 @@ def _states(batch: Batch, places: Tensor) -> list[MaskedState]:
     turns = batch.turn[places]
     lengths = torch.bincount(batch.turn, minlength=batch.turns)
     starts = torch.cumsum(lengths, 0) - lengths
-    found = []
+    result = []
     for turn in torch.unique_consecutive(turns).tolist():
         state = MaskedState.read(np.asarray(batch.observation[turn], np.int64))
         offsets = (places[turns == turn] - starts[turn]).numpy()
-        found.append(MaskedState(state.tokens, state.prompt, state.places[offsets], state.guidance))
-    return found
+        result.append(MaskedState(state.tokens, state.prompt, state.places[offsets], state.guidance))
+    return result

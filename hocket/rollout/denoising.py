@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,17 +15,48 @@ from torch import Tensor
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key, uniforms
-from hocket.policies.denoising.denoiser import Denoiser, log_density, row_type
-from hocket.policies.denoising.laws import StepCoefficients, Window, flow_schedule, steps_of, without_noise
-from hocket.rollout.denoised import Sampling
+from hocket.core.noise_laws import StepCoefficients, Window, flow_schedule, log_density, steps_of, without_noise
+from hocket.rollout.noisy_sampling import Sampling
 from hocket.types import Assignment, Trajectory, Turn, before_training
 
 _AT_ONCE = 256
 """Samples side by side."""
 
 
+class SamplerShape(Protocol):
+    """The shape of what a sampler makes: pixels of a picture, usual steps, whether it knows no prompt."""
+
+    @property
+    def pixels(self) -> int: ...
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def unprompted(self) -> bool: ...
+
+    def encode(self, prompt: str) -> NDArray[np.int32]: ...
+
+
+class PictureSampler(Protocol):
+    """Who predicts velocities of pictures: `hocket.policies.denoising.denoiser.Denoiser`."""
+
+    name: str
+    version: int
+
+    @property
+    def shape(self) -> SamplerShape: ...
+
+    @property
+    def row_type(self) -> np.dtype[Any]:
+        """The type of a recorded step."""
+
+    def means(self, rows: NDArray[Any]) -> Tensor:
+        """The means of the next states of recorded steps, `[B, D]`."""
+
+
 @dataclass
-class Sample:
+class PictureSample:
     """One picture to be made.
 
     Attributes:
@@ -45,9 +77,9 @@ class DenoisingPlayer:
     noise. A picture that is not finite has failed.
     """
 
-    def __init__(self, policy: Denoiser) -> None:
+    def __init__(self, policy: PictureSampler) -> None:
         self.policy = policy
-        self.reference: Denoiser | None = None
+        self.reference: PictureSampler | None = None
 
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
         """Every sample of every assignment, in assignment order, then sample order.
@@ -89,14 +121,15 @@ class DenoisingPlayer:
             )
         if decoding.temperature > 0 and sampling.law.silent:
             raise ConfigurationError(
-                "rollout.law adds no noise, so no step decides anything and nothing can be learnt; set its level above 0"
+                "rollout.law adds no noise, so no step decides anything and nothing can be learnt; set its level "
+                "above 0"
             )
         if decoding.temperature > 0 and (sampling.steps or policy.shape.steps) < 2:
             raise ConfigurationError(
                 "rollout.steps = 1 leaves no step between noise and picture to learn from; set 2 or more"
             )
 
-    def _made(self, samples: Sequence[Sample]) -> list[Trajectory]:
+    def _made(self, samples: Sequence[PictureSample]) -> list[Trajectory]:
         """The trajectories of samples that are made alike."""
         sampling, temperature, actor = self._manner(samples[0].assignment)
         policy = self.policy if actor == "policy" else self._reference()
@@ -106,7 +139,7 @@ class DenoisingPlayer:
             steps = steps_of(without_noise(sampling.law), schedule, Window())
         else:
             steps = [_tempered(step, temperature) for step in steps_of(sampling.law, schedule, sampling.window)]
-        rows = np.zeros(len(samples), row_type(shape))
+        rows = np.zeros(len(samples), policy.row_type)
         rows["words"] = np.stack([shape.encode(_prompt(sample.assignment)) for sample in samples])
         rows["guidance"] = [sample.assignment.decoding.guidance for sample in samples]
         rows["state"] = _normals([sample.begin for sample in samples], 0, shape.pixels)
@@ -125,56 +158,58 @@ class DenoisingPlayer:
                     logps.append(log_density(then, mean, deviation).numpy())
                 rows["state"] = then.numpy()
         return [
-            self._trajectory(sample, rows["state"][number].copy(), *(_of(part, number) for part in (held, taken, logps)))
+            self._trajectory(
+                sample, rows["state"][number].copy(), *(_of(part, number) for part in (held, taken, logps))
+            )
             for number, sample in enumerate(samples)
         ]
 
     def _trajectory(
         self,
-        sample: Sample,
+        sample: PictureSample,
         picture: NDArray[np.float32],
         rows: NDArray[np.void],
         actions: NDArray[np.float32],
         logp: NDArray[np.float64],
     ) -> Trajectory:
-        asked = sample.assignment
-        unguided = (asked.option(Sampling) or Sampling()).unguided and asked.decoding.guidance != 1.0
+        assignment = sample.assignment
+        unguided = (assignment.option(Sampling) or Sampling()).unguided and assignment.decoding.guidance != 1.0
         if unguided and len(rows):
             rows["guidance"] = 1.0
         name = self.policy.name
         turn = Turn(
             agent="sampler",
-            policy=name if asked.actor == "policy" else before_training(name),
+            policy=name if assignment.actor == "policy" else before_training(name),
             observation=rows,
             action=actions,
             logp=None if unguided else logp,
             version=np.full(len(rows), self.policy.version, np.int64),
-            prompt=asked.scenario.messages,
-            decoding=asked.decoding,
+            prompt=assignment.scenario.messages,
+            decoding=assignment.decoding,
         )
         finite = bool(np.isfinite(picture).all())
         return Trajectory(
-            scenario=asked.scenario,
+            scenario=assignment.scenario,
             turns=[turn] if len(rows) else [],
             sample=sample.number,
             final_state=picture,
-            source=asked.source,
+            source=assignment.source,
             failure=None if finite else "sampler: the picture has numbers that are not finite",
         )
 
-    def _reference(self) -> Denoiser:
+    def _reference(self) -> PictureSampler:
         if self.reference is None:
             raise HocketError("the rollout samples from the policy as it was before training, which was not given")
         return self.reference
 
 
-def _samples(assignments: Sequence[Assignment], key: Key) -> Iterator[Sample]:
+def _samples(assignments: Sequence[Assignment], key: Key) -> Iterator[PictureSample]:
     for assignment in assignments:
         shared = (assignment.option(Sampling) or Sampling()).same_noise
         for number in range(assignment.first, assignment.first + assignment.samples):
-            own = key.derive(assignment.scenario.id, assignment.source, number)
-            begin = key.derive(assignment.scenario.id, "noise") if shared else own
-            yield Sample(assignment, number, begin.word, own.word)
+            own_stream = key.derive(assignment.scenario.id, assignment.source, number)
+            begin = key.derive(assignment.scenario.id, "noise") if shared else own_stream
+            yield PictureSample(assignment, number, begin.word, own_stream.word)
 
 
 def _prompt(assignment: Assignment) -> str:
@@ -194,8 +229,8 @@ def _normals(words: Sequence[int], step: int, size: int) -> NDArray[np.float32]:
     """Standard normals `[B, size]` of a step, by counters of each sample's stream."""
     counters = np.arange(step * size, (step + 1) * size, dtype=np.uint64)
     drawn = torch.from_numpy(uniforms(np.array(words, np.uint64)[:, None], counters[None]))
-    found: Tensor = torch.special.ndtri(drawn)
-    return found.float().numpy()
+    result: Tensor = torch.special.ndtri(drawn)
+    return result.float().numpy()
 
 
 def _of(column: Sequence[NDArray[np.void]], number: int) -> NDArray[np.void]:

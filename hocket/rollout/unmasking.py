@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,12 +13,28 @@ from torch import Tensor
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key, uniforms
-from hocket.policies.masked_lm import MaskedLM, MaskedState
-from hocket.rollout.unmasked import Unmasking
+from hocket.core.masked_states import MaskedState
+from hocket.rollout.mask_filling import Unmasking
 from hocket.types import Assignment, Trajectory, Turn, before_training
 
 HOLE = "_"
 """A masked token in the text of a turn."""
+
+
+class MaskedModel(Protocol):
+    """Who fills in masks: `hocket.policies.masked_lm.MaskedLM`, whose attributes these are."""
+
+    name: str
+    version: int
+    tokenizer: Any
+    mask: int
+    end: int
+    length: int
+    positions: int
+    unprompted: bool
+
+    def logits(self, states: Sequence[MaskedState]) -> Tensor:
+        """Logits at the places of states, one after the other, `[sum K, V]`."""
 
 
 @dataclass
@@ -46,13 +62,13 @@ class FilledAnswer:
 class UnmaskingPlayer:
     """A `Player` for masked language models; at temperature 0 every committed token is the likeliest.
 
-    A sample depends on its own key alone. Its turns are the steps, or the probes of its likelihood; the last turn's text
-    is the answer up to its end, the text of an earlier one what stood there, with `HOLE` for masks.
+    A sample depends on its own key alone. Its turns are the steps, or the probes of its likelihood; the last turn's
+    text is the answer up to its end, the text of an earlier one what stood there, with `HOLE` for masks.
     """
 
-    def __init__(self, policy: MaskedLM) -> None:
+    def __init__(self, policy: MaskedModel) -> None:
         self.policy = policy
-        self.reference: MaskedLM | None = None
+        self.reference: MaskedModel | None = None
 
     @property
     def context_length(self) -> int:
@@ -114,7 +130,7 @@ class UnmaskingPlayer:
         ]
 
     @torch.inference_mode()
-    def _commit(self, policy: MaskedLM, answers: Sequence[FilledAnswer], step: int) -> None:
+    def _commit(self, policy: MaskedModel, answers: Sequence[FilledAnswer], step: int) -> None:
         """One step of every answer."""
         open_places = [np.flatnonzero(answer.tokens == policy.mask) for answer in answers]
         states = [
@@ -127,11 +143,11 @@ class UnmaskingPlayer:
         for answer, state, rows in zip(answers, states, torch.split(torch.log_softmax(logits, -1), sizes), strict=True):
             token = self._drawn(answer, state, rows, step)
             chosen = commit_first(answer, rows, token, step, policy.end)
-            places, own = state.places[chosen.numpy()], token[chosen]
-            answer.tokens[places] = own.numpy()
+            places, chosen_tokens = state.places[chosen.numpy()], token[chosen]
+            answer.tokens[places] = chosen_tokens.numpy()
             taken = MaskedState(state.tokens, state.prompt, places, state.guidance)
-            logp = rows[chosen].gather(1, own[:, None])[:, 0].numpy()
-            answer.turns.append(self._turn(answer, taken, own.numpy(), logp))
+            logp = rows[chosen].gather(1, chosen_tokens[:, None])[:, 0].numpy()
+            answer.turns.append(self._turn(answer, taken, chosen_tokens.numpy(), logp))
 
     def _drawn(self, answer: FilledAnswer, state: MaskedState, rows: Tensor, step: int) -> Tensor:
         """A token for every open place, `[K]`."""
@@ -145,17 +161,17 @@ class UnmaskingPlayer:
     def _turn(
         self, answer: FilledAnswer, state: MaskedState, tokens: NDArray[np.int64], logp: NDArray[Any] | None
     ) -> Turn:
-        asked, name = answer.assignment, self.policy.name
+        assignment, name = answer.assignment, self.policy.name
         return Turn(
             agent="writer",
-            policy=name if asked.actor == "policy" else before_training(name),
+            policy=name if assignment.actor == "policy" else before_training(name),
             observation=state.row(),
             action=tokens,
             logp=logp,
             version=np.full(len(tokens), self.policy.version, np.int64),
             text=self._shown(answer),
-            prompt=asked.scenario.messages,
-            decoding=asked.decoding,
+            prompt=assignment.scenario.messages,
+            decoding=assignment.decoding,
         )
 
     def _shown(self, answer: FilledAnswer) -> str:
@@ -187,11 +203,11 @@ class UnmaskingPlayer:
         return [self._probe(answer, answer.tokens.copy(), half) for half in halves if len(half)]
 
     def _probe(self, answer: FilledAnswer, tokens: NDArray[np.int64], places: NDArray[np.int64]) -> Turn:
-        own = answer.tokens[places]
+        chosen_tokens = answer.tokens[places]
         tokens[places] = self.policy.mask
-        return self._turn(answer, MaskedState(tokens, answer.prompt, places, _guidance(answer)), own, None)
+        return self._turn(answer, MaskedState(tokens, answer.prompt, places, _guidance(answer)), chosen_tokens, None)
 
-    def _reference(self) -> MaskedLM:
+    def _reference(self) -> MaskedModel:
         if self.reference is None:
             raise HocketError("the rollout samples from the policy as it was before training, which was not given")
         return self.reference
@@ -202,10 +218,10 @@ def prompt_tokens(tokenizer: Any, assignment: Assignment) -> list[int]:
     messages = [dict(message) for message in assignment.scenario.messages]
     if getattr(tokenizer, "chat_template", None):
         text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        found = tokenizer(text, add_special_tokens=False)["input_ids"]
+        result = tokenizer(text, add_special_tokens=False)["input_ids"]
     else:
-        found = tokenizer("\n".join(str(message["content"]) for message in messages))["input_ids"]
-    return [int(token) for token in found]
+        result = tokenizer("\n".join(str(message["content"]) for message in messages))["input_ids"]
+    return [int(token) for token in result]
 
 
 def _guidance(answer: FilledAnswer) -> float:

@@ -1,8 +1,7 @@
 """Handwritten digits in three parts that nobody shares: to generate from, to judge by, to evaluate with.
 
-The file beside this module holds the 1,797 digits of 8 x 8 pixels that scikit-learn ships (`load_digits`, BSD): the test
-set of the UCI "optical recognition of handwritten digits". Digit i belongs to part i mod 3, so every part has all
-writers.
+The file beside this module holds the 1,797 digits of 8 x 8 pixels that scikit-learn ships (`load_digits`, BSD): the
+test set of the UCI "optical recognition of handwritten digits". Digit i belongs to part i mod 3.
 """
 
 from __future__ import annotations
@@ -64,8 +63,8 @@ def quarters(pictures: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class Judge:
-    """Reads single digits: regularised least squares in a Gaussian kernel, made from the judge's part alone.
+class DigitReader:
+    """Reads single digits: regularised least squares in a Gaussian kernel, made from one part alone.
 
     What has less or more ink than any digit of that part, or is far from all of them, is no digit.
     """
@@ -86,18 +85,20 @@ class Judge:
 
 
 @functools.cache
-def judge() -> Judge:
-    """The judge; it reads 98 in 100 digits of the other parts right."""
-    part = digits("judge")
-    distance = _squares(part.pixels, part.pixels)
+def judge(part: Part) -> DigitReader:
+    """The judge that a part makes; it reads 98 in 100 digits of other parts right."""
+    own_part = digits(part)
+    distance = _squares(own_part.pixels, own_part.pixels)
     kernel = np.exp(-_WIDTH * distance) + _RIDGE * np.eye(len(distance))
-    weights = np.linalg.solve(kernel, np.eye(10)[part.label] * 2.0 - 1.0)
+    weights = np.linalg.solve(kernel, np.eye(10)[own_part.label] * 2.0 - 1.0)
     np.fill_diagonal(distance, np.inf)
-    ink = part.pixels.sum(1)
-    return Judge(part.pixels, weights, (float(ink.min()), float(ink.max())), float(_FARTHEST * distance.min(1).max()))
+    ink = own_part.pixels.sum(1)
+    return DigitReader(
+        own_part.pixels, weights, (float(ink.min()), float(ink.max())), float(_FARTHEST * distance.min(1).max())
+    )
 
 
 def _squares(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
     """Squared distances `[N, M]`."""
-    found = (left**2).sum(1)[:, None] + (right**2).sum(1)[None] - 2.0 * left @ right.T
-    return np.maximum(found, 0.0)
+    result = (left**2).sum(1)[:, None] + (right**2).sum(1)[None] - 2.0 * left @ right.T
+    return np.maximum(result, 0.0)

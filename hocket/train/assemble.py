@@ -59,7 +59,9 @@ def build_parts(
     """
     check_store(config, task)
     key = Key.of(config.seed)
-    policies, player = kind_of(task, config).build(config, task, workflow=workflow, journal=journal, precision=precision)
+    policies, player = kind_of(task, config).build(
+        config, task, workflow=workflow, journal=journal, precision=precision
+    )
     kind_rewards = kind_of(task, config).rewards(config, task, workflow)
     check_embedder(config, getattr(player, "workflow", None))
     specs = filter(is_scorer, config.reward)

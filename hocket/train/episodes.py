@@ -226,16 +226,16 @@ def _turn(turn: Turn, spell: Callable[[int], str] | None) -> Episode:
 
 def _observed(turn: Turn) -> Any:
     """Token ids, the ends of what a controller saw, or a digest of denoising steps."""
-    seen = turn.observation
-    if seen.dtype.names is not None:
-        return _digest(seen)
-    return _ends(seen) if np.issubdtype(seen.dtype, np.floating) or seen.ndim > 1 else seen.tolist()
+    rows = turn.observation
+    if rows.dtype.names is not None:
+        return _digest(rows)
+    return _ends(rows) if np.issubdtype(rows.dtype, np.floating) or rows.ndim > 1 else rows.tolist()
 
 
 def _digest(values: NDArray[Any]) -> Episode:
     """The shape and a hash of states of pictures, which would dwarf everything else."""
-    whole = np.ascontiguousarray(values)
-    return {"shape": list(values.shape), "digest": hashlib.blake2b(whole.tobytes(), digest_size=16).hexdigest()}
+    content = np.ascontiguousarray(values).tobytes()
+    return {"shape": list(values.shape), "digest": hashlib.blake2b(content, digest_size=16).hexdigest()}
 
 
 def new_messages(turn: Turn) -> int:

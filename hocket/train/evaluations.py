@@ -65,7 +65,7 @@ def _check_possible(result: EvaluationResult) -> None:
     """
     played = result.trajectories
     # Greedy denoising has an outcome and no decision.
-    if any((one.length or one.final_state is not None) and one.failure is None for one in played):
+    if any((attempt.length or attempt.final_state is not None) and attempt.failure is None for attempt in played):
         return
     reasons = [trajectory.failure or LIMIT.get(trajectory) for trajectory in played]
     reason = next((reason for reason in reasons if reason), "no decision was made in any of them")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def model_path(model: str) -> str:
-    """`nano`, `nano-flow` and `nano-mdlm` are shipped bases, `smollm2` or `FILE.gguf` a file's checkpoint, anything else a folder or a hub name.
+    """`nano`, `nano-flow`, `nano-mdlm` are shipped; `smollm2`, `FILE.gguf` are a file's; else a folder or hub name.
 
     Raises:
         ConfigurationError: when a GGUF file is missing or cannot be read, see `hocket.policies.gguf`.

@@ -355,7 +355,7 @@ def find_run(name: str, runs: str) -> Path:
 
 
 def find_source(name: str, runs: str) -> Path:
-    """A run as `find_run` finds it, or a model: a folder with a `config.json`, a shipped one, `smollm2`, `FILE.gguf`."""
+    """A run as `find_run` finds it, or a model: with a `config.json`, a shipped one, `smollm2`, `FILE.gguf`."""
     if (Path(name) / "config.json").is_file() or name in (*SHIPPED, "smollm2") or name.endswith(".gguf"):
         return Path(name)
     return find_run(name, runs)

@@ -61,7 +61,10 @@ def interrupted(tmp_path: Path, *words: str | Path) -> None:
     for run in ("whole", "parts"):
         assert rows(tmp_path / run)[2]["agreement/largest"] == 0.0
     for name in ("policy/model.safetensors",):
-        found = [next((tmp_path / run / "checkpoints").glob(f"step-000002/{name}")).read_bytes() for run in ("whole", "parts")]
+        found = [
+            next((tmp_path / run / "checkpoints").glob(f"step-000002/{name}")).read_bytes()
+            for run in ("whole", "parts")
+        ]
         assert found[0] == found[1]
 
 
@@ -92,12 +95,18 @@ def test_likelihoods_of_a_masked_model_train(tmp_path: Path, masked: Path, recip
     [
         (["--task", "drawn-digits", "--model", "nano"], "model = 'nano' is no sampler of pictures"),
         (["--task", "sums", "--model", "nano-flow"], "makes pictures, and task sums is in words"),
-        (["--task", "sums", "--recipe", "cj-grpo"], "samples from policies of the kind masked, and nano on task sums is text"),
+        (
+            ["--task", "sums", "--recipe", "cj-grpo"],
+            "samples from policies of the kind masked, and nano on task sums is text",
+        ),
         (["--task", "sums", "--recipe", "flow-grpo"], "samples from policies of the kind pictures"),
         (["--task", "gym:CartPole-v1", "--recipe", "flow-grpo"], "on task gym:CartPole-v1 is control"),
         (["--task", "sums", "--decoding.guidance", "2"], "has no guidance; leave it at 1"),
         (["--task", "drawn-digits", "--recipe", "flow-grpo", "--rollout.law.level", "0"], "rollout.law adds no noise"),
-        (["--task", "drawn-digits", "--recipe", "flow-grpo", "--rollout.steps", "1"], "rollout.steps = 1 leaves no step"),
+        (
+            ["--task", "drawn-digits", "--recipe", "flow-grpo", "--rollout.steps", "1"],
+            "rollout.steps = 1 leaves no step",
+        ),
         (["--task", "drawn-digits", "--decoding.top_p", "0.9"], "drop decoding.top_k, top_p"),
         (["--task", "drawn-digits", "--recipe", "ppo"], "gives no value; use flow-grpo"),
         (["--task", "drawn-digits", "--lora.rank", "2"], "--lora, --workflow and --engine are for language models"),
@@ -116,8 +125,8 @@ def test_a_policy_that_cannot_save_itself_ends_a_run_with_its_reason(
         raise RuntimeError("\nSome tensors share memory")
 
     monkeypatch.setattr(Denoiser, "save", fails)
-    said = call("train", "--runs", tmp_path, "--steps", "1", *PICTURES, "--model", sampler, "--recipe", "flow-grpo", *SMALL)
+    said = call(
+        "train", "--runs", tmp_path, "--steps", "1", *PICTURES, "--model", sampler, "--recipe", "flow-grpo", *SMALL
+    )
     assert said.code != 0
     assert "policy 'policy' could not be saved (RuntimeError: Some tensors share memory)" in " ".join(said.err.split())
-
-

@@ -14,12 +14,12 @@ import torch
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.core.noise_laws import CPS, DDIM, ConstantSDE, FlowSDE, Window, flow_schedule, log_density, steps_of
 from hocket.core.packing import pack
-from hocket.policies.denoising.denoiser import BLOCK, Denoiser, log_density
-from hocket.policies.denoising.laws import CPS, DDIM, ConstantSDE, FlowSDE, Window, flow_schedule, steps_of
+from hocket.policies.denoising.denoiser import BLOCK, Denoiser
 from hocket.policies.denoising.network import FlowShape, quarters
-from hocket.rollout.denoised import Denoised, Sampling
 from hocket.rollout.denoising import DenoisingPlayer
+from hocket.rollout.noisy_sampling import NoisySampling, Sampling
 from hocket.types import Assignment, Decoding, Quantity, Scenario, Trajectory
 
 SHAPE = FlowShape(8, 4, 16, 2, 2, ("0", "1", "top", "bottom", "left", "right"), 2, 3, quarters(8, 4), steps=4)
@@ -32,7 +32,10 @@ def sampler(shape: FlowShape = SHAPE) -> Denoiser:
     return policy
 
 
-def asked(number: int, samples: int, option: Sampling = Sampling(window=Window(0, 3)), **decoding: Any) -> Assignment:
+THREE = Sampling(window=Window(0, 3))
+
+
+def asked(number: int, samples: int, option: Sampling = THREE, **decoding: Any) -> Assignment:
     scenario = Scenario(f"s{number}", f"{number % 2} top left")
     return Assignment(scenario, samples, Decoding(**decoding), options=(option,))
 
@@ -80,7 +83,9 @@ def test_a_sample_depends_on_its_key_alone() -> None:
 
 
 def test_samples_may_begin_with_the_same_noise() -> None:
-    apart, alike = (played(sampler(), [asked(1, 2, Sampling(window=Window(0, 3), same_noise=on))]) for on in (False, True))
+    apart, alike = (
+        played(sampler(), [asked(1, 2, Sampling(window=Window(0, 3), same_noise=on))]) for on in (False, True)
+    )
     first = [[one.turns[0].observation["state"][0] for one in found] for found in (apart, alike)]
     assert not np.array_equal(*first[0])
     assert np.array_equal(*first[1])
@@ -202,6 +207,6 @@ def test_values_are_refused() -> None:
 
 
 def test_a_window_slides_and_begins_anew() -> None:
-    rollout = Denoised(window=Window(0, 4), moving=2, every=3, steps=10)
+    rollout = NoisySampling(window=Window(0, 4), moving=2, every=3, steps=10)
     firsts = [rollout.at(step).window.first for step in range(1, 14)]
     assert firsts == [0, 0, 0, 2, 2, 2, 4, 4, 4, 6, 6, 6, 0]

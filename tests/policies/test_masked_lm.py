@@ -12,10 +12,11 @@ import torch
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.core.masked_states import MaskedState
 from hocket.core.packing import pack
 from hocket.nano.mdlm import LENGTH, MaskedPretraining, asked, masked_tokenizer, new_masked_model
-from hocket.policies.masked_lm import MaskedLM, MaskedState
-from hocket.rollout.unmasked import Unmasking
+from hocket.policies.masked_lm import MaskedLM
+from hocket.rollout.mask_filling import Unmasking
 from hocket.rollout.unmasking import HOLE, FilledAnswer, UnmaskingPlayer, commit_first, prompt_tokens
 from hocket.types import Assignment, Decoding, Quantity, Scenario, Trajectory
 
@@ -27,7 +28,10 @@ def policy() -> MaskedLM:
     return MaskedLM(new_masked_model(config, tokenizer), tokenizer)
 
 
-def task(question: str, samples: int, option: Unmasking = Unmasking(), **decoding: Any) -> Assignment:
+SUREST = Unmasking()
+
+
+def task(question: str, samples: int, option: Unmasking = SUREST, **decoding: Any) -> Assignment:
     return Assignment(Scenario(question, question), samples, Decoding(**decoding), options=(option,))
 
 
@@ -41,7 +45,9 @@ def test_prompts_are_those_of_nano(policy: MaskedLM) -> None:
     assert policy.length == LENGTH
 
 
-@pytest.mark.parametrize("option", [Unmasking(), Unmasking("sampled", doubling=True), Unmasking("random", commits=3)], ids=str)
+@pytest.mark.parametrize(
+    "option", [Unmasking(), Unmasking("sampled", doubling=True), Unmasking("random", commits=3)], ids=str
+)
 def test_sampler_and_learner_agree_to_the_last_bit(policy: MaskedLM, option: Unmasking) -> None:
     found = played(policy, *(task(f"What is {n} + 5{'0' * (7 * n)}?", 3, option, temperature=0.8) for n in range(3)))
     batch = pack(found)
@@ -54,13 +60,19 @@ def test_sampler_and_learner_agree_to_the_last_bit(policy: MaskedLM, option: Unm
 
 
 def test_every_place_is_filled_once_in_the_order_of_commits(policy: MaskedLM) -> None:
-    for option, sizes in ((Unmasking(), [1] * 8), (Unmasking(doubling=True), [1, 2, 4, 1]), (Unmasking(commits=3), [3, 3, 2])):
+    for option, sizes in (
+        (Unmasking(), [1] * 8),
+        (Unmasking(doubling=True), [1, 2, 4, 1]),
+        (Unmasking(commits=3), [3, 3, 2]),
+    ):
         (one,) = played(policy, task("What is 2 + 2?", 1, option))
         assert [len(turn) for turn in one.turns] == sizes
         states = [MaskedState.read(turn.observation) for turn in one.turns]
         places = np.concatenate([state.places for state in states])
         assert sorted(places.tolist()) == list(range(states[0].prompt, states[0].prompt + 8))
-        assert [int((state.tokens == policy.mask).sum()) for state in states] == [8 - sum(sizes[:n]) for n in range(len(sizes))]
+        assert [int((state.tokens == policy.mask).sum()) for state in states] == [
+            8 - sum(sizes[:n]) for n in range(len(sizes))
+        ]
         assert HOLE in one.turns[0].text or sizes[0] == 8
         assert policy.mask not in [token for turn in one.turns for token in turn.action.tolist()]
 
@@ -91,7 +103,9 @@ def test_probes_of_a_likelihood_cover_the_final_answer(policy: MaskedLM) -> None
     assert 0 < (state.tokens[: state.prompt] == policy.mask).sum() < state.prompt
     (pair,) = played(policy, task("What is 2 + 2?", 1, Unmasking(likelihood="coupled")))
     halves = [MaskedState.read(turn.observation) for turn in pair.turns]
-    assert sorted(np.concatenate([half.places for half in halves]).tolist()) == list(range(state.prompt, state.prompt + 8))
+    assert sorted(np.concatenate([half.places for half in halves]).tolist()) == list(
+        range(state.prompt, state.prompt + 8)
+    )
     for half, other in zip(halves, halves[::-1], strict=True):
         assert (half.tokens[half.places] == policy.mask).all()
         assert (half.tokens[other.places] != policy.mask).all()

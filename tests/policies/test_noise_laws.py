@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from hocket.policies.denoising.laws import (
+from hocket.core.noise_laws import (
     CPS,
     DDIM,
     DDPM,
-    ConstantSDE,
     Consistency,
+    ConstantSDE,
     FlowODE,
     FlowSDE,
     NoiseLaw,

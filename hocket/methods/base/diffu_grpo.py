@@ -1,15 +1,15 @@
 """diffu-GRPO and coupled-GRPO: GRPO of masked-diffusion language models by few looks at a final answer.
 
-The probability of an answer under masked diffusion is a mean over all orders of filling it in. diffu-GRPO (d1) takes one
-look from a fully masked answer, with tokens of the prompt masked at random; coupled-GRPO (DiffuCoder) looks twice, with
-complementary masks, so that every token is seen once and with some of the others. `Unmasked` makes the looks, and the
-learner evaluates them before its update. cj-grpo follows the recorded path instead.
+Under masked diffusion the probability of an answer is a mean over all orders of filling it in. diffu-GRPO (d1) looks
+once, from a fully masked answer, with tokens of the prompt masked at random; coupled-GRPO (DiffuCoder) looks twice,
+with complementary masks, so that every token is seen once and with some of the others. `MaskFilling` makes the looks,
+and the learner evaluates them before its update. cj-grpo follows the recorded path instead.
 """
 
 from __future__ import annotations
 
 from hocket.methods.base.grpo import GRPO
-from hocket.rollout.unmasked import Unmasked
+from hocket.rollout.mask_filling import MaskFilling
 
 MASKED = {
     **GRPO.conventions,
@@ -27,7 +27,7 @@ DIFFU_GRPO = GRPO.but(
         "masks of the prompt": "drawn for every sample, the same for old and new log-probs of an update",
         "order": "of the distributions' own confidence, one token a step",
     },
-    rollout=Unmasked(samples=8, likelihood="one-pass"),
+    rollout=MaskFilling(samples=8, likelihood="one-pass"),
 )
 
 COUPLED_GRPO = DIFFU_GRPO.but(
@@ -41,5 +41,5 @@ COUPLED_GRPO = DIFFU_GRPO.but(
         "over a fully masked answer, which is left out",
         "order": "of the distributions' own confidence, one token a step",
     },
-    rollout=Unmasked(samples=8, likelihood="coupled"),
+    rollout=MaskFilling(samples=8, likelihood="coupled"),
 )

@@ -1,6 +1,6 @@
 """Flow-GRPO and its relatives: GRPO on the denoising steps of a flow sampler.
 
-A flow sampler is deterministic. With the noise of a law (`hocket.policies.denoising.laws`) every step is a draw from a
+A flow sampler is deterministic. With the noise of a law (`hocket.core.noise_laws`) every step is a draw from a
 normal distribution, whose log-density is what GRPO's ratio is made of; the picture's reward is credited to all steps.
 Recipes differ in the law and in the steps that have noise. Their settings are stated in nats: a log-density here is
 the sum over all dimensions, where the published code has the mean (docs/generative.md converts one into the other).
@@ -9,10 +9,10 @@ the sum over all dimensions, where the published code has the mean (docs/generat
 from __future__ import annotations
 
 from hocket.core.batch import GroupBy
+from hocket.core.noise_laws import ConstantSDE, FlowSDE, Window
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.divergence import KLToReference
-from hocket.policies.denoising.laws import ConstantSDE, FlowSDE, Window
-from hocket.rollout.denoised import Denoised
+from hocket.rollout.noisy_sampling import NoisySampling
 
 STEPS = {
     **GRPO.conventions,
@@ -32,7 +32,7 @@ FLOW_GRPO = GRPO.but(
         "KL": "coefficient 0; flow-grpo-kl has it",
     },
     task="drawn-digits",
-    rollout=Denoised(samples=8, law=FlowSDE(0.7), window=Window(0, 4)),
+    rollout=NoisySampling(samples=8, law=FlowSDE(0.7), window=Window(0, 4)),
 )
 
 FLOW_GRPO_KL = FLOW_GRPO.but(
@@ -50,14 +50,15 @@ DANCE_GRPO = FLOW_GRPO.but(
     name="dance-grpo",
     title="DanceGRPO: GRPO of visual generators",
     source="Xue et al., arXiv:2505.07818",
-    formula=GRPO.formula + " with steps of an SDE of constant diffusion 0.3, from one noise for all samples of a prompt",
+    formula=GRPO.formula
+    + " with steps of an SDE of constant diffusion 0.3, from one noise for all samples of a prompt",
     conventions={
         **STEPS,
         "noisy steps": "the first six of ten; the paper draws 60 % of them at random",
         "first noise": "the same for the samples of a prompt",
         "KL": "none",
     },
-    rollout=Denoised(samples=8, law=ConstantSDE(0.3), window=Window(0, 6), same_noise=True),
+    rollout=NoisySampling(samples=8, law=ConstantSDE(0.3), window=Window(0, 6), same_noise=True),
 )
 
 MIX_GRPO = FLOW_GRPO.but(
@@ -66,7 +67,7 @@ MIX_GRPO = FLOW_GRPO.but(
     source="Li et al., arXiv:2507.21802",
     formula=FLOW_GRPO.formula + ", in a window of 4 steps that moves on by one every 25 updates",
     conventions={**STEPS, "noisy steps": "those of the window, from the noisiest on", "KL": "none"},
-    rollout=Denoised(samples=8, law=FlowSDE(0.7), window=Window(0, 4), moving=1, every=25),
+    rollout=NoisySampling(samples=8, law=FlowSDE(0.7), window=Window(0, 4), moving=1, every=25),
 )
 
 DDPO = FLOW_GRPO.but(
@@ -81,6 +82,6 @@ DDPO = FLOW_GRPO.but(
         "law": "the SDE of the flow in place of DDIM, as the samplers here predict velocities",
         "KL": "none",
     },
-    rollout=Denoised(samples=8, law=FlowSDE(0.7)),
+    rollout=NoisySampling(samples=8, law=FlowSDE(0.7)),
     **{"credit.by": GroupBy()},
 )

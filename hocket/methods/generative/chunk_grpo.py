@@ -1,8 +1,8 @@
 """Chunk-GRPO: consecutive denoising steps are clipped together (Luo et al., arXiv:2510.21583).
 
 Steps at which the state changes alike form a chunk, and the unit of the clipped surrogate is the chunk: its ratio is
-the geometric mean of its steps' ratios, so one step's ratio is not clipped for another's sake. `Chunked` is Flow-GRPO's
-rollout with the borders of chunks as segments of a turn; `ChunkSurrogate` weighs every chunk alike.
+the geometric mean of its steps' ratios, so one step's ratio is not clipped for another's sake. `ChunkedSampling` is
+Flow-GRPO's rollout with the chunks as segments of a turn; `ChunkSurrogate` weighs every chunk alike.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
+from hocket.core.noise_laws import FlowSDE, Window
 from hocket.methods.base.flow_grpo import FLOW_GRPO
 from hocket.objectives.surrogate import ClippedSurrogate
-from hocket.policies.denoising.laws import FlowSDE, Window
-from hocket.rollout.denoised import Denoised
+from hocket.rollout.noisy_sampling import NoisySampling
 from hocket.stages import Grade, LedgerView, More, Play
 from hocket.types import Assignment, Evaluation, Experience, Terms, Trajectory
 
@@ -27,8 +27,8 @@ from hocket.types import Assignment, Evaluation, Experience, Terms, Trajectory
 def relative_changes(before: NDArray[np.floating], after: NDArray[np.floating]) -> NDArray[np.float64]:
     """|x_t+1 - x_t| / |x_t| in the L1 norm of every step, `[L]`, for states `[L, D]` before and after."""
     size = np.abs(before.astype(np.float64)).sum(1)
-    found: NDArray[np.float64] = np.abs(after.astype(np.float64) - before).sum(1) / np.maximum(size, 1e-12)
-    return found
+    result: NDArray[np.float64] = np.abs(after.astype(np.float64) - before).sum(1) / np.maximum(size, 1e-12)
+    return result
 
 
 def chunks_of(changes: Sequence[float], count: int) -> list[int]:
@@ -46,8 +46,11 @@ def chunks_of(changes: Sequence[float], count: int) -> list[int]:
     best = {(0, 0): (0.0, 0)}
     for used in range(1, count + 1):
         for end in range(used, size + 1):
-            ways = [(best[start, used - 1][0] + spread(start, end), start) for start in range(used - 1, end)
-                    if (start, used - 1) in best]
+            ways = [
+                (best[start, used - 1][0] + spread(start, end), start)
+                for start in range(used - 1, end)
+                if (start, used - 1) in best
+            ]
             best[end, used] = min(ways)
     borders, end = [], size
     for used in range(count, 0, -1):
@@ -57,8 +60,8 @@ def chunks_of(changes: Sequence[float], count: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Chunked(Denoised):
-    """`Denoised`, with the steps of every turn in `chunks` segments, by their mean relative changes over the batch."""
+class ChunkedSampling(NoisySampling):
+    """`NoisySampling`, with the steps of every turn in `chunks` segments, by their mean changes over the batch."""
 
     chunks: int = 2
 
@@ -78,14 +81,14 @@ class Chunked(Denoised):
         more: More | None = None,
     ) -> Experience:
         async def chunked(assignments: Sequence[Assignment]) -> list[Trajectory]:
-            found = await play(assignments)
-            turns = [turn for trajectory in found for turn in trajectory.turns if len(turn)]
+            result = await play(assignments)
+            turns = [turn for trajectory in result for turn in trajectory.turns if len(turn)]
             if turns:
                 changes = np.mean([relative_changes(turn.observation["state"], turn.action) for turn in turns], axis=0)
                 segment = np.array(chunks_of(changes.tolist(), self.chunks), np.int64)
                 for turn in turns:
                     turn.segment = segment
-            return found
+            return result
 
         return await super().collect(asked, play=chunked, score=score, ledger=ledger, key=key, more=more)
 
@@ -128,6 +131,6 @@ CHUNK_GRPO = FLOW_GRPO.but(
         "weights of chunks": "equal; the paper's sampling of chunks by weight is left out",
         "noisy steps": "all",
     },
-    rollout=Chunked(samples=8, law=FlowSDE(0.7), window=Window(), chunks=3),
+    rollout=ChunkedSampling(samples=8, law=FlowSDE(0.7), window=Window(), chunks=3),
     objective=ChunkSurrogate(low=0.2, high=0.2),
 )

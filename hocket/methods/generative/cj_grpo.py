@@ -3,7 +3,7 @@
 diffu-GRPO scores an answer by one look at a fully masked one, which is no state that decoding met. CJ-GRPO stores the
 states in which tokens were committed, and the loss looks at those very states: here they are turns, and the clipped
 surrogate means over a turn's tokens before it means over turns. Decoding needs few steps: every step commits twice as
-many tokens as the one before (ASS), and an early end is held back (EOSER); both are settings of `Unmasked`.
+many tokens as the one before (ASS), and an early end is held back (EOSER); both are settings of `MaskFilling`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from hocket.methods.base.diffu_grpo import MASKED
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.divergence import KLToReference
-from hocket.rollout.unmasked import Unmasked
+from hocket.rollout.mask_filling import MaskFilling
 
 CJ_GRPO = GRPO.but(
     name="cj-grpo",
@@ -24,11 +24,11 @@ CJ_GRPO = GRPO.but(
     conventions={
         **MASKED,
         "aggregation": "mean over a step's tokens, then over steps, then over samples",
-        "order": "of the distributions' own confidence, so that the product is the path's probability; the release's, of "
-        "sampled tokens, is rollout.order = sampled",
+        "order": "of the distributions' own confidence, so that the product is the path's probability; the "
+        "release's, of sampled tokens, is rollout.order = sampled",
         "KL": "k3 in the loss, coefficient 0.01, at the same states",
     },
-    rollout=Unmasked(samples=8, doubling=True, end_held=0.4),
+    rollout=MaskFilling(samples=8, doubling=True, end_held=0.4),
     regularisers=(KLToReference("k3", coefficient=0.01, aggregate="sequence-turn-mean"),),
     **{"objective.aggregate": "sequence-turn-mean"},
 )

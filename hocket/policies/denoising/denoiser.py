@@ -1,16 +1,15 @@
 """The policy of a sampler: log-densities of recorded denoising steps, in nats, float64.
 
 A row of an observation is one step: the state it began with, the noise level, the three coefficients of its noise law
-(see `laws`), the scale of guidance, and the prompt. The decision is the next state; its log-density is that of all
-dimensions together, so it grows with their number, as do its differences.
+(see `hocket.core.noise_laws`), the scale of guidance, and the prompt. The decision is the next state;
+its log-density is that of all dimensions together, so it grows with their number, as do its differences.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +23,7 @@ from torch import Tensor
 from hocket.core.batch import Batch, Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.core.noise_laws import HALF_LOG_TAU, log_density
 from hocket.policies.denoising.network import FlowShape, FlowTransformer
 from hocket.stages import Policy
 from hocket.types import Evaluation, Quantity
@@ -36,7 +36,6 @@ _CHUNK = 8 * BLOCK
 """Decisions in one forward and backward pass."""
 
 _MODEL = "hocket-flow"
-_HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
 GIVES = frozenset({Quantity.LOGP, Quantity.ENTROPY, Quantity.KL_EXACT})
 
@@ -52,12 +51,6 @@ def row_type(shape: FlowShape) -> np.dtype[Any]:
             ("words", "<i4", (shape.phrases, shape.phrase)),
         ]
     )
-
-
-def log_density(action: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
-    """The log-density of `[B, D]` in nats, float64, `[B]`; deviations are `[B]`, alike in all dimensions."""
-    gap = (action.double() - mean.double()) / deviation[:, None]
-    return (-0.5 * gap.square()).sum(1) - action.shape[1] * (deviation.log() + _HALF_LOG_TAU)
 
 
 class Denoiser:
@@ -96,12 +89,17 @@ class Denoiser:
     def module(self) -> FlowTransformer:
         return self._module
 
+    @property
+    def row_type(self) -> np.dtype[Any]:
+        """The type of a recorded step, see `row_type`."""
+        return row_type(self.shape)
+
     def require(self, needs: frozenset[Quantity]) -> None:
         """Raises `ConfigurationError` for what a sampler does not give, such as values."""
         if missing := sorted(quantity.value for quantity in needs - GIVES):
             raise ConfigurationError(
-                f"policy {self.name!r} is a sampler of pictures, which gives no {missing[0]}; use flow-grpo, dance-grpo, "
-                "mix-grpo or grpo"
+                f"policy {self.name!r} is a sampler of pictures, which gives no {missing[0]}; use flow-grpo, "
+                "dance-grpo, mix-grpo or grpo"
             )
 
     # ------------------------------------------------------------ predictions
@@ -111,13 +109,13 @@ class Denoiser:
 
         Row i has the same bits whatever the other rows are.
         """
-        found = self._blocks(state, level, words)
+        result = self._blocks(state, level, words)
         guided = torch.nonzero(guidance != 1.0).flatten()
         if not len(guided):
-            return found
+            return result
         free = self._blocks(state[guided], level[guided], torch.zeros_like(words[guided]))
-        scale = guidance[guided].to(found.dtype)[:, None]
-        return found.index_copy(0, guided, free + scale * (found[guided] - free))
+        scale = guidance[guided].to(result.dtype)[:, None]
+        return result.index_copy(0, guided, free + scale * (result[guided] - free))
 
     def _blocks(self, state: Tensor, level: Tensor, words: Tensor) -> Tensor:
         device = next(self._module.parameters()).device
@@ -132,9 +130,9 @@ class Denoiser:
     def means(self, rows: NDArray[Any]) -> Tensor:
         """The means of the next states of recorded steps `[B]`, `[B, D]` float32."""
         read = {name: torch.from_numpy(np.ascontiguousarray(rows[name])) for name in rows.dtype.names or ()}
-        found = self.predictions(read["state"], read["level"], read["words"], read["guidance"])
+        result = self.predictions(read["state"], read["level"], read["words"], read["guidance"])
         factors = read["coefficients"].float()
-        return factors[:, :1] * read["state"] + factors[:, 1:2] * found
+        return factors[:, :1] * read["state"] + factors[:, 1:2] * result
 
     # ------------------------------------------------------------ learning
 
@@ -170,7 +168,7 @@ class Denoiser:
             with torch.no_grad():
                 other = reference.means(rows)
             kl = scattered(((mean - other).double() / deviation[:, None]).square().sum(1) / 2)
-        entropy = self.shape.pixels * (deviation.log() + _HALF_LOG_TAU + 0.5)
+        entropy = self.shape.pixels * (deviation.log() + HALF_LOG_TAU + 0.5)
         logp = log_density(batch.action[places], mean, deviation)
         return Evaluation(scattered(logp), entropy=scattered(entropy), kl_exact=kl)
 
@@ -183,15 +181,15 @@ class Denoiser:
             kind = row_type(self.shape)
             mine = torch.zeros(batch.turns, dtype=torch.bool)
             held: list[NDArray[Any]] = []
-            for turn, seen in enumerate(batch.observation):
-                if seen.dtype == kind:
+            for turn, steps in enumerate(batch.observation):
+                if steps.dtype == kind:
                     mine[turn] = True
-                    held.append(seen)
+                    held.append(steps)
             row = torch.cumsum(mine[batch.turn].long(), 0) - 1
             self._cache = batch.observation, np.concatenate(held) if held else np.zeros(0, kind), row
         _, rows, row = self._cache
-        found: NDArray[Any] = rows[row[chosen].numpy()]
-        return found
+        result: NDArray[Any] = rows[row[chosen].numpy()]
+        return result
 
     def final_values(self, batch: Batch) -> Tensor:
         return torch.zeros(batch.trajectories)
@@ -216,23 +214,7 @@ class Denoiser:
             raise ConfigurationError(f"{file} does not fit this sampler: {str(error).splitlines()[0]}") from error
 
 
-def is_sampler(config: dict[str, Any]) -> bool:
-    """Whether a model's `config.json` is that of a `Denoiser`."""
-    return config.get("model_type") == _MODEL
-
-
 def _filled(values: Tensor) -> Tensor:
     """Rows `[B, ...]` repeated up to `BLOCK`."""
     count = len(values)
     return values if count == BLOCK else torch.cat([values, values[:1].expand(BLOCK - count, *values.shape[1:])])
-
-
-def recorded(
-    shape: FlowShape, states: Sequence[NDArray[np.float32]], steps: Sequence[tuple[Any, float]], guidance: float,
-    words: NDArray[np.int32],
-) -> NDArray[Any]:
-    """The rows of one sample's steps: states `[D]`, their coefficients with noise levels, scale and prompt."""
-    rows = np.zeros(len(states), row_type(shape))
-    for place, (state, (step, level)) in enumerate(zip(states, steps, strict=True)):
-        rows[place] = ((step.state, step.prediction, step.deviation), guidance, level, state, words)
-    return rows

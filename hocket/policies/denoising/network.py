@@ -66,7 +66,7 @@ class FlowShape:
             ConfigurationError: for an unknown word, or a prompt that is too long.
         """
         numbers = {word: place for place, word in enumerate(self.words, 1)}
-        found = np.zeros((self.phrases, self.phrase), np.int32)
+        result = np.zeros((self.phrases, self.phrase), np.int32)
         phrases = [part.split() for part in prompt.split(",") if part.strip()]
         if len(phrases) > self.phrases or any(len(words) > self.phrase for words in phrases):
             raise ConfigurationError(
@@ -77,8 +77,8 @@ class FlowShape:
                 if word not in numbers:
                     known = ", ".join(self.words)
                     raise ConfigurationError(f"prompt {prompt!r}: this sampler knows the words {known}, not {word!r}")
-                found[row, place] = numbers[word]
-        return found
+                result[row, place] = numbers[word]
+        return result
 
 
 class FlowTransformer(nn.Module):
@@ -127,11 +127,12 @@ class FlowTransformer(nn.Module):
         patches = state[:, self.order].reshape(rows, -1, shape.patch**2)
         count = patches.shape[1]
         embedded = self.words * (torch.arange(len(self.words), device=state.device) > 0)[:, None]
-        seen = functional.linear(patches, self.read) + self.position + embedded[self.places].sum(1)
-        asked = embedded[words].sum(2) + self.phrase_position
-        x = torch.cat([seen, asked], 1)
-        shared = functional.linear(functional.silu(functional.linear(_waves(time, shape.width), self.time_in)),
-                                   self.time_out, self.time_bias)
+        shown = functional.linear(patches, self.read) + self.position + embedded[self.places].sum(1)
+        prompt = embedded[words].sum(2) + self.phrase_position
+        x = torch.cat([shown, prompt], 1)
+        shared = functional.linear(
+            functional.silu(functional.linear(_waves(time, shape.width), self.time_in)), self.time_out, self.time_bias
+        )
         layers = zip(self.qkv, self.mix, self.wide, self.narrow, self.modulation, strict=True)
         for qkv, mix, wide, narrow, modulation in layers:
             scale, shift, gate, inner_scale, inner_shift, inner_gate = (shared + modulation)[:, None].chunk(6, -1)

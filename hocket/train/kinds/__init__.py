@@ -9,7 +9,7 @@ from hocket.core.user_files import load_object
 from hocket.stages import Task
 from hocket.train.kinds.control import CONTROL
 from hocket.train.kinds.kind import ACCURACY, MEASURES, RETURN, Kind, Measure, held_out_of, is_share, measure_of
-from hocket.train.kinds.masked import MASKED
+from hocket.train.kinds.mask_filler import MASKED
 from hocket.train.kinds.network import Network
 from hocket.train.kinds.pictures import PICTURES
 from hocket.train.kinds.text import TEXT

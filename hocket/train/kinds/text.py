@@ -29,7 +29,7 @@ from hocket.tasks.lessons import ADAPTED, PREFIX, RATE, WHOLE, LessonTask
 from hocket.tasks.text import TextTask
 from hocket.train.journal import Journal
 from hocket.train.kinds.kind import ACCURACY, Kind
-from hocket.train.kinds.masked import MASKED
+from hocket.train.kinds.mask_filler import MASKED
 from hocket.train.kinds.pictures import SAMPLER, described_model, is_masked
 from hocket.train.models import configured_models, is_shipped, load_policy, load_scorer, model_path
 from hocket.train.roles import policy_of, refuse_strays, settings_by_policy

@@ -13,7 +13,7 @@ from hocket.train.roles import POLICY
 from hocket.train.settings import Config
 
 
-class Masked(OnePolicy):
+class MaskFiller(OnePolicy):
     """Tasks in words, answered by one masked language model (`*ForMaskedLM`) without a workflow."""
 
     name = "masked"
@@ -41,4 +41,4 @@ class Masked(OnePolicy):
         return config.model
 
 
-MASKED = Masked()
+MASKED = MaskFiller()

@@ -52,14 +52,14 @@ class Unmasking:
 
     def counts(self, places: int) -> list[int]:
         """How many tokens are committed at each step until all `places` are filled."""
-        found: list[int] = []
-        while (left := places - sum(found)) > 0:
-            found.append(min(left, 2 ** len(found) if self.doubling else self.commits))
-        return found
+        result: list[int] = []
+        while (left := places - sum(result)) > 0:
+            result.append(min(left, 2 ** len(result) if self.doubling else self.commits))
+        return result
 
 
 @dataclass(frozen=True)
-class Unmasked(Rollout):
+class MaskFilling(Rollout):
     """`samples` independent answers to every scenario, filled in as `Unmasking` says."""
 
     plays: ClassVar[str] = "masked"
@@ -93,7 +93,7 @@ class Unmasked(Rollout):
     ) -> Experience:
         option = self.unmasking()
         trajectories = await play(
-            [replace(one, samples=self.samples, options=(*one.options, option)) for one in asked]
+            [replace(item, samples=self.samples, options=(*item.options, option)) for item in asked]
         )
         await score(trajectories)
         return Experience(trajectories)

@@ -18,9 +18,11 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 Path = Literal["flow", "diffusion", "consistency"]
 
+HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 FLOOR = 1e-5
 """The least deviation of a step: below it a log-density is no number to learn from, and the step is taken without
 noise."""
@@ -96,11 +98,11 @@ class FlowSDE(NoiseLaw):
         return self.level == 0.0
 
     def step(self, schedule: NDArray[np.float64], place: int) -> StepCoefficients:
-        now, then = float(schedule[place]), float(schedule[place + 1])
-        below = float(schedule[1]) if now == 1.0 else now
+        start, end = float(schedule[place]), float(schedule[place + 1])
+        below = float(schedule[1]) if start == 1.0 else start
         # One step from noise to data: its only level in the denominator would be 0.
         below = min(below, 1.0 - 1e-3)
-        return _drifted(now, then, self.level * math.sqrt(now / (1.0 - below)))
+        return _drifted(start, end, self.level * math.sqrt(start / (1.0 - below)))
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,8 @@ class ConstantSDE(NoiseLaw):
 class CPS(NoiseLaw):
     """Coefficient-preserving sampling (flow_grpo, `sde_type = cps`; arXiv:2509.05952).
 
-    The next state is `(1 - s') x0 + sqrt(s'^2 - d^2) z + d noise` with d = s' sin(level pi / 2), so that as much noise is
-    in it as the schedule says. The last step, to 0, has none. Its noise does not shrink with the steps: at one level,
+    The next state is `(1 - s') x0 + sqrt(s'^2 - d^2) z + d noise` with d = s' sin(level pi / 2), so that it has as much
+    noise as the schedule says. The last step, to 0, has none. Its noise does not shrink with the steps: at one level,
     many steps lose spread of the data, where the marginals of the SDEs approach the ODE's.
     """
 
@@ -148,11 +150,11 @@ class CPS(NoiseLaw):
         return self.level == 0.0
 
     def step(self, schedule: NDArray[np.float64], place: int) -> StepCoefficients:
-        now, then = float(schedule[place]), float(schedule[place + 1])
-        deviation = then * math.sin(self.level * math.pi / 2)
-        left = math.sqrt(max(0.0, then**2 - deviation**2))
+        start, end = float(schedule[place]), float(schedule[place + 1])
+        deviation = end * math.sin(self.level * math.pi / 2)
+        left = math.sqrt(max(0.0, end**2 - deviation**2))
         # x0 = x - s v and z = x + (1 - s) v.
-        return _floored(1.0 - then + left, left * (1.0 - now) - (1.0 - then) * now, deviation)
+        return _floored(1.0 - end + left, left * (1.0 - start) - (1.0 - end) * start, deviation)
 
 
 @dataclass(frozen=True)
@@ -173,13 +175,13 @@ class DDIM(NoiseLaw):
         return self.eta == 0.0
 
     def step(self, schedule: NDArray[np.float64], place: int) -> StepCoefficients:
-        now, then = float(schedule[place]), float(schedule[place + 1])
-        deviation = self.eta * math.sqrt((1 - then) / (1 - now) * (1 - now / then))
-        if self.eta > 1.0 and deviation**2 > 1 - then:
+        start, end = float(schedule[place]), float(schedule[place + 1])
+        deviation = self.eta * math.sqrt((1 - end) / (1 - start) * (1 - start / end))
+        if self.eta > 1.0 and deviation**2 > 1 - end:
             raise ValueError(f"eta = {self.eta}: step {place} would add more noise than is to be in it; lower it")
-        clean = math.sqrt(then / now)
-        left = math.sqrt(max(0.0, 1 - then - deviation**2))
-        return _floored(clean, left - clean * math.sqrt(1 - now), deviation)
+        clean = math.sqrt(end / start)
+        left = math.sqrt(max(0.0, 1 - end - deviation**2))
+        return _floored(clean, left - clean * math.sqrt(1 - start), deviation)
 
 
 @dataclass(frozen=True)
@@ -199,12 +201,12 @@ class DDPM(NoiseLaw):
         return "diffusion"
 
     def step(self, schedule: NDArray[np.float64], place: int) -> StepCoefficients:
-        now, then = float(schedule[place]), float(schedule[place + 1])
-        alpha = now / then
-        clean = math.sqrt(then) * (1 - alpha) / (1 - now)
-        kept = math.sqrt(alpha) * (1 - then) / (1 - now)
-        deviation = max(math.sqrt((1 - alpha) * (1 - then) / (1 - now)), self.floor)
-        return _floored(kept + clean / math.sqrt(now), -clean * math.sqrt((1 - now) / now), deviation)
+        start, end = float(schedule[place]), float(schedule[place + 1])
+        alpha = start / end
+        clean = math.sqrt(end) * (1 - alpha) / (1 - start)
+        carried = math.sqrt(alpha) * (1 - end) / (1 - start)
+        deviation = max(math.sqrt((1 - alpha) * (1 - end) / (1 - start)), self.floor)
+        return _floored(carried + clean / math.sqrt(start), -clean * math.sqrt((1 - start) / start), deviation)
 
 
 @dataclass(frozen=True)
@@ -224,8 +226,8 @@ class Consistency(NoiseLaw):
         return "consistency"
 
     def step(self, schedule: NDArray[np.float64], place: int) -> StepCoefficients:
-        then = float(schedule[place + 1])
-        return _floored(0.0, 1.0, math.sqrt(max(0.0, then**2 - self.least**2)))
+        end = float(schedule[place + 1])
+        return _floored(0.0, 1.0, math.sqrt(max(0.0, end**2 - self.least**2)))
 
 
 @dataclass(frozen=True)
@@ -241,8 +243,8 @@ class DenoisedODE(NoiseLaw):
         return True
 
     def step(self, schedule: NDArray[np.float64], place: int) -> StepCoefficients:
-        kept = float(schedule[place + 1] / schedule[place])
-        return StepCoefficients(kept, 1.0 - kept, 0.0)
+        carried = float(schedule[place + 1] / schedule[place])
+        return StepCoefficients(carried, 1.0 - carried, 0.0)
 
 
 @dataclass(frozen=True)
@@ -273,6 +275,12 @@ def flow_schedule(steps: int, shift: float = 1.0) -> NDArray[np.float64]:
     return shifted
 
 
+def log_density(action: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+    """The log-density of `[B, D]` in nats, float64, `[B]`; deviations are `[B]`, alike in all dimensions."""
+    gap = (action.double() - mean.double()) / deviation[:, None]
+    return (-0.5 * gap.square()).sum(1) - action.shape[1] * (deviation.log() + HALF_LOG_TAU)
+
+
 def without_noise(law: NoiseLaw) -> NoiseLaw:
     """The deterministic sampler of the same path."""
     return {"flow": FlowODE(), "diffusion": DDIM(0.0), "consistency": DenoisedODE()}[law.path]
@@ -284,10 +292,10 @@ def steps_of(law: NoiseLaw, schedule: NDArray[np.float64], window: Window = Wind
     return [(law if place in inside else quiet).step(schedule, place) for place in range(count)]
 
 
-def _drifted(now: float, then: float, diffusion: float) -> StepCoefficients:
+def _drifted(start: float, end: float, diffusion: float) -> StepCoefficients:
     """Euler-Maruyama's step of the SDE with the ODE's marginals: drift v + g^2 / (2 s) (x + (1 - s) v)."""
-    step, drift = then - now, diffusion**2 / (2 * now)
-    state, prediction = 1 + drift * step, (1 + drift * (1 - now)) * step
+    step, drift = end - start, diffusion**2 / (2 * start)
+    state, prediction = 1 + drift * step, (1 + drift * (1 - start)) * step
     return _floored(state, prediction, diffusion * math.sqrt(-step))
 
 

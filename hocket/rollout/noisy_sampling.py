@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from hocket.core.keys import Key
-from hocket.policies.denoising.laws import FlowSDE, NoiseLaw, Window
+from hocket.core.noise_laws import FlowSDE, NoiseLaw, Window
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience
 
@@ -35,7 +35,7 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class Denoised(Rollout):
+class NoisySampling(Rollout):
     """`samples` independent samples of every scenario, whose denoising steps are decisions.
 
     Attributes:
@@ -66,7 +66,7 @@ class Denoised(Rollout):
         """The option of its assignments."""
         return Sampling(self.law, self.window, self.steps, self.unguided, self.same_noise)
 
-    def at(self, step: int) -> Denoised:
+    def at(self, step: int) -> NoisySampling:
         """With the window of `step`."""
         if not self.moving or self.window.count is None:
             return self
@@ -87,7 +87,7 @@ class Denoised(Rollout):
     ) -> Experience:
         option = self.sampling()
         trajectories = await play(
-            [replace(one, samples=self.samples, options=(*one.options, option)) for one in asked]
+            [replace(item, samples=self.samples, options=(*item.options, option)) for item in asked]
         )
         await score(trajectories)
         return Experience(trajectories)
