@@ -76,11 +76,11 @@ class DigitReader:
 
     def read(self, pixels: NDArray[np.float64]) -> NDArray[np.int64]:
         """The digits of `[N, 64]`, `[N]`; `NOTHING` where there is none, or a pixel is not finite."""
-        finite = np.isfinite(pixels).all(1)
-        shown = np.where(finite[:, None], pixels, 0.0)
+        finite: NDArray[np.bool_] = np.isfinite(pixels).all(axis=1, keepdims=True)
+        shown = np.where(finite, pixels, 0.0)
         distance, ink = _squares(shown, self.pixels), shown.sum(1)
         label = (np.exp(-_WIDTH * distance) @ self.weights).argmax(1)
-        drawn = finite & (ink >= self.ink[0]) & (ink <= self.ink[1]) & (distance.min(1) <= self.farthest)
+        drawn = finite[:, 0] & (ink >= self.ink[0]) & (ink <= self.ink[1]) & (distance.min(1) <= self.farthest)
         return np.where(drawn, label, NOTHING)
 
 
@@ -90,7 +90,7 @@ def judge(part: Part) -> DigitReader:
     own_part = digits(part)
     distance = _squares(own_part.pixels, own_part.pixels)
     kernel = np.exp(-_WIDTH * distance) + _RIDGE * np.eye(len(distance))
-    weights = np.linalg.solve(kernel, np.eye(10)[own_part.label] * 2.0 - 1.0)
+    weights: NDArray[np.float64] = np.linalg.solve(kernel, np.eye(10)[own_part.label] * 2.0 - 1.0)
     np.fill_diagonal(distance, np.inf)
     ink = own_part.pixels.sum(1)
     return DigitReader(
@@ -100,5 +100,5 @@ def judge(part: Part) -> DigitReader:
 
 def _squares(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
     """Squared distances `[N, M]`."""
-    result = (left**2).sum(1)[:, None] + (right**2).sum(1)[None] - 2.0 * left @ right.T
-    return np.maximum(result, 0.0)
+    result: NDArray[np.float64] = (left**2).sum(1)[:, None] + (right**2).sum(1)[None] - 2.0 * left @ right.T
+    return result.clip(min=0.0)

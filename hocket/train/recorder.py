@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,11 @@ from hocket.stages import State
 from hocket.train import trust
 from hocket.train.checkpoint import CheckpointError, Checkpoints, SaveError, SavePolicy
 from hocket.train.episodes import write_episodes
+from hocket.train.evaluate import EvaluationResult
 from hocket.train.journal import Journal
 from hocket.train.loop import RunContext
 from hocket.train.machine import Machine
+from hocket.train.pictures import write_pictures
 from hocket.train.runfolder import RunFolder
 from hocket.train.settings import CheckpointSettings, Config
 from hocket.train.tracking import MetricsLog, Tracker, open_trackers
@@ -93,6 +95,15 @@ class Recorder:
             )
         except HocketError as error:
             self.say(f"the samples of step {step} are not kept: {error}")
+
+    def pictures(self, step: int, result: EvaluationResult, sides: Sequence[int] | None) -> None:
+        """Writes the pictures of an evaluation, where a task has some. A failed write is reported; the run goes on."""
+        if sides is None:
+            return
+        try:
+            write_pictures(self.folder.path, step, result, sides)
+        except OSError as error:
+            self.say(f"the pictures of step {step} are not kept: {error.strerror or error}")
 
     def checkpoint_due(self, settings: CheckpointSettings, step: int) -> bool:
         """Whether enough time or steps have passed since the last checkpoint."""

@@ -435,7 +435,10 @@ class Trainer:
         return measured_by_run(self.parts, full=self.config.evaluation.n, n=n)
 
     def _evaluate(self, step: int) -> dict[str, float]:
-        return self.evaluations.record(step, self.evaluate(self.evaluations.size(step)))
+        result = self.evaluate(self.evaluations.size(step))
+        metrics = self.evaluations.record(step, result)
+        self.recorder.pictures(step, result, getattr(self.task, "picture", None))
+        return metrics
 
     # ------------------------------------------------------------ checkpoints and summary
 

@@ -147,7 +147,8 @@ class FlowTransformer(nn.Module):
         rows, tokens, _ = qkv.shape
         q, k, v = qkv.reshape(rows, tokens, 3, self.shape.heads, -1).permute(2, 0, 3, 1, 4)
         weight = torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, -1)
-        return (weight @ v).transpose(1, 2).reshape(rows, tokens, -1)
+        mixed: Tensor = (weight @ v).transpose(1, 2).reshape(rows, tokens, -1)
+        return mixed
 
 
 def _modulation(width: int) -> Tensor:

@@ -99,7 +99,8 @@ class Kind(ABC):
     """What decides in a run: how policies are made, what plays them, how they are measured and shown.
 
     A task names its kind (`Task.kind`), and the model may choose another one for it (`played_by`). Everything that
-    depends on it asks it; policies save and load themselves. A kind holds no state. Derive small networks of your own from `hocket.train.kinds.Network`.
+    depends on it asks it; policies save and load themselves. A kind holds no state. Derive small networks of your own
+    from `hocket.train.kinds.Network`.
 
     Attributes:
         name: in messages. measure: what evaluation averages.
