@@ -87,7 +87,8 @@ class Decoding:
     `temperature` 0 means greedy (log-probs are then those at temperature 1). `max_tokens` counts response tokens.
     A response ends after a `stop` string. `mask` restricts the actions, and the allowed sets are recorded. The local
     engine records the entropy of the first `entropies` sampled decisions, and the `alternatives` likeliest actions of
-    every decision, in the turn's columns of these names.
+    every decision, in the turn's columns of these names. `guidance` is the scale of classifier-free guidance: a sampler
+    that reads prompts predicts p0 + guidance (p - p0), p0 without a prompt, in sampler and learner alike.
     """
 
     temperature: float = 1.0
@@ -100,6 +101,7 @@ class Decoding:
     mask: ActionMask | None = None
     entropies: int = 0
     alternatives: int = 0
+    guidance: float = 1.0
 
     def __post_init__(self) -> None:
         if self.mask is not None and not isinstance(self.mask, ActionMask):
@@ -203,7 +205,8 @@ class Turn:
         observation: only what is *new* since `parent`: token ids `[P]`, or for control the observations `[L, ...]`
             before each of the L decisions.
         action: token ids `[L]`, discrete actions `[L]` or vectors `[L, A]`.
-        logp: behaviour log-probs `[L]` in nats, or None where unknown (imported text).
+        logp: behaviour log-probs `[L]` in nats, or None where unknown (imported text). They are packed as float64
+            where an array of that type is among them, else as float32.
         version: weights version each decision was sampled with, `[L]`.
         forced: True where the decision was imposed (a hint, a guided prefix), `[L]`.
         parent: the turn whose context this one extends, None at a root.
@@ -221,7 +224,7 @@ class Turn:
     policy: str
     observation: NDArray[Any]
     action: NDArray[Any]
-    logp: NDArray[np.float32] | None = None
+    logp: NDArray[np.floating[Any]] | None = None
     role: str = ""
     parent: Turn | None = None
     version: NDArray[np.int64] | None = None

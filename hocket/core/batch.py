@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -146,6 +147,38 @@ class Parts:
 
 
 @dataclass(frozen=True)
+class MixedActions:
+    """Actions of unequal shapes, such as tokens beside pictures. Indices select rows as they do of a tensor.
+
+    Attributes:
+        parts: a tensor for each shape. part: the shape of each decision, `[T]`. place: its row there, `[T]`.
+    """
+
+    parts: tuple[Tensor, ...]
+    part: Tensor
+    place: Tensor
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    def __getitem__(self, rows: Tensor | slice) -> Tensor | MixedActions:
+        """A tensor if the selected rows have one shape."""
+        part, place = self.part[rows], self.place[rows]
+        if len(part) and bool((part == part[0]).all()):
+            return self.parts[int(part[0])][place]
+        return MixedActions(self.parts, part, place) if len(part) else self.parts[0][:0]
+
+    def numbers(self) -> Tensor:
+        """The actions that are single numbers, `[T]`; 0 elsewhere."""
+        values = torch.zeros(len(self), dtype=torch.long)
+        for number, held in enumerate(self.parts):
+            if held.dim() == 1:
+                mine = self.part == number
+                values[mine] = held[self.place[mine]].long()
+        return values
+
+
+@dataclass(frozen=True)
 class DecisionSelection:
     """The origin of a mini-batch's decisions: its decision t is decision `decision[t]` of the batch `whole`."""
 
@@ -160,8 +193,8 @@ class Batch:
     Integer columns are codes; `names[column]` decodes `scenario`, `source`, `agent`, `role`, `policy` and `state`.
 
     Attributes:
-        action: `[T]` or `[T, A]`. turn: `[T]` in 0..U-1. segment: `[T]`, numbered within the turn.
-        version: `[T]`. forced: `[T]` bool.
+        action: `[T]` or `[T, A]`; `MixedActions` where shapes differ. turn: `[T]` in 0..U-1.
+        segment: `[T]`, numbered within the turn. version: `[T]`. forced: `[T]` bool.
         logp: by name (`behaviour`, `proximal`, `reference`, any policy): `RecordedNumbers` `[T]`.
         value: the value of the state before each decision `[T]`, when annotated. entropy: `[T]`, likewise.
             annotations: columns of annotators by name, `[T]` each (see `hocket.core.annotators`).
@@ -238,6 +271,12 @@ class Batch:
     def trajectories(self) -> int:
         """The number of trajectories, N."""
         return len(self.scenario)
+
+    def tokens(self) -> NDArray[np.int64]:
+        """The actions as token ids, `[T]`; 0 at decisions that are no single number."""
+        action: Tensor | MixedActions = self.action
+        values = action.numbers() if isinstance(action, MixedActions) else action.cpu()
+        return values.numpy().astype(np.int64)
 
     def but(self, **changes: Any) -> Batch:
         """A copy with some fields replaced."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from hocket.core.batch import Batch, Level, LevelScores, Occurrences, RecordedNumbers
+from hocket.core.batch import Batch, Level, LevelScores, MixedActions, Occurrences, RecordedNumbers
 from hocket.core.columns import ALLOWED, UNMASKED
 from hocket.core.joint import parts_of
 from hocket.types import Score, Trajectory, Turn
@@ -125,7 +126,23 @@ def _occurrences(visits: list[list[int]], starts: np.ndarray, lengths: np.ndarra
 
 def _actions(turns: Sequence[Turn]) -> Tensor:
     filled = [np.asarray(turn.action) for turn in turns if len(turn)]
+    shapes = list(dict.fromkeys(action.shape[1:] for action in filled))
+    if len(shapes) > 1:
+        # What reads actions reads those of one policy, by their indices.
+        return cast(Tensor, _mixed(filled, shapes))
     return torch.from_numpy(np.concatenate(filled)) if filled else torch.zeros(0, dtype=torch.long)
+
+
+def _mixed(actions: Sequence[NDArray[Any]], shapes: Sequence[tuple[int, ...]]) -> MixedActions:
+    """Actions `[L, ...]` of turns in order, by their shapes."""
+    alike = [[action for action in actions if action.shape[1:] == shape] for shape in shapes]
+    part = np.concatenate([np.full(len(action), shapes.index(action.shape[1:])) for action in actions])
+    place = np.zeros(len(part), np.int64)
+    for number in range(len(shapes)):
+        mine = part == number
+        place[mine] = np.arange(mine.sum())
+    parts = tuple(torch.from_numpy(np.concatenate(members)) for members in alike)
+    return MixedActions(parts, torch.from_numpy(part), torch.from_numpy(place))
 
 
 def _decisions(turns: Sequence[Turn], column: Callable[[Turn], Any], default: Any, dtype: torch.dtype) -> Tensor:
@@ -136,7 +153,9 @@ def _decisions(turns: Sequence[Turn], column: Callable[[Turn], Any], default: An
 
 
 def _behaviour(turns: Sequence[Turn]) -> RecordedNumbers:
-    values = _decisions(turns, lambda turn: turn.logp, 0.0, torch.float32)
+    # A log-density of many dimensions is large, and float32 would round away what a ratio is made of.
+    exact = any(isinstance(turn.logp, np.ndarray) and turn.logp.dtype == np.float64 for turn in turns)
+    values = _decisions(turns, lambda turn: turn.logp, 0.0, torch.float64 if exact else torch.float32)
     known = _decisions(turns, lambda turn: np.full(len(turn), turn.logp is not None), False, torch.bool)
     return RecordedNumbers(values, known)
 

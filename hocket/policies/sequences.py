@@ -157,7 +157,7 @@ def _chain(parent: list[int], turn: int) -> list[int]:
 
 
 def _actions(batch: Batch) -> NDArray[np.int64]:
-    return batch.action.cpu().numpy().astype(np.int64)
+    return batch.tokens()
 
 
 def _observed(batch: Batch, turn: int) -> NDArray[np.int64]:

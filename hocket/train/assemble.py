@@ -59,13 +59,15 @@ def build_parts(
     """
     check_store(config, task)
     key = Key.of(config.seed)
-    policies, player = kind_of(task).build(config, task, workflow=workflow, journal=journal, precision=precision)
-    kind_rewards = kind_of(task).rewards(config, task, workflow)
+    policies, player = kind_of(task, config).build(
+        config, task, workflow=workflow, journal=journal, precision=precision
+    )
+    kind_rewards = kind_of(task, config).rewards(config, task, workflow)
     check_embedder(config, getattr(player, "workflow", None))
     specs = filter(is_scorer, config.reward)
     scorers = {spec: scorer_reward(spec, config, precision, journal, kind_rewards) for spec in specs}
     unjudged = _rewards(config, task, rewards, workflow, scorers)
-    words = policies.values() if kind_of(task).textual else ()
+    words = policies.values() if kind_of(task, config).textual else ()
     by_phase = with_judge(tuple(tuple(with_words_of(reward, words) for reward in phase) for phase in unjudged), judge)
     check_rewards(config, [*itertools.chain(*by_phase)])
     stages = [*(stage for recipe, _ in config.phases for stage in recipe.stages), *itertools.chain(*by_phase)]
@@ -84,7 +86,7 @@ def build_parts(
         overlap=config.behind,
         judge=judge,
         embedder=embedder,
-        needs_reward=kind_of(task).needs_reward(config, task, workflow),
+        needs_reward=kind_of(task, config).needs_reward(config, task, workflow),
     )
     parts.learners = build_learners(config, policies, config.phases[0][0], judge)
     seat_references(config, parts)
@@ -198,7 +200,7 @@ def seat_references(config: Config, parts: RunContext) -> None:
             f"{without!r} keeps no reference; give it the same recipe"
         )
     references = {name: cast(Policy, learner.reference) for name, learner in parts.learners.items()}
-    parts.player = kind_of(parts.task).with_references(config, player, references)
+    parts.player = kind_of(parts.task, config).with_references(config, player, references)
 
 
 def _rewards(
@@ -209,7 +211,7 @@ def _rewards(
     `scorers` are the scorers that flags name.
     """
     loaded = iter(load_rewards([spec for spec in config.reward if spec != TASK_REWARD and spec not in scorers]))
-    kind = kind_of(task)
+    kind = kind_of(task, config)
     kind_rewards = kind.rewards(config, task, workflow)
     named: list[Reward] = []
     for spec in config.reward:

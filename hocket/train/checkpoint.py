@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.inside import leads_out
 from hocket.stages import State
@@ -36,6 +34,10 @@ _STEP = re.compile(r"step-(\d{6,})")
 
 class CheckpointError(HocketError):
     """A checkpoint could not be written. Earlier ones are intact, so a run may continue and try again later."""
+
+
+class SaveError(CheckpointError):
+    """A policy's own `save` failed, which no room on the disk changes."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class Checkpoints:
 
         Raises:
             CheckpointError: when the disk refuses; earlier checkpoints are intact and no partial files are left.
+            SaveError: when a policy's `save` fails for another reason; the same holds.
             ConfigurationError: when the tree holds something that cannot be stored, or a policy's name is no file name.
         """
         target = self.folder / f"step-{step:06d}"
@@ -95,8 +98,7 @@ class Checkpoints:
             marked = best or step == self._best_step(dict(self._candidates()))
             self._fill(temporary, step, tree, policies, best=marked, segments=segments)
             self._place(temporary, target)
-        except (OSError, RuntimeError, SafetensorError) as error:
-            # RuntimeError and SafetensorError are how torch and safetensors report a full disk.
+        except OSError as error:
             raise CheckpointError(
                 f"{target}: the checkpoint could not be written ({_reason(error)}); make room or check the disk, "
                 "earlier checkpoints are intact."
@@ -126,7 +128,7 @@ class Checkpoints:
         folders = policy_folders(list(policies))
         for name, place in folders.items():
             (folder / place).mkdir()
-            policies[name](folder / place)
+            _save_policy(name, policies[name], folder / place)
         for file in _files(folder):
             self.writer.sync(file)
         # Read back from disk, so that no checkpoint is trusted, and none removed for it, without verification.
@@ -301,6 +303,29 @@ def policy_folders(names: list[str]) -> dict[str, str]:
     return {name: "policy" if len(names) == 1 or name == "policy" else f"policy-{name}" for name in names}
 
 
+def _save_policy(name: str, save: SavePolicy, folder: Path) -> None:
+    """Calls a policy's `save`.
+
+    Raises:
+        OSError: when the disk refuses. SaveError: for any other error, with its cause.
+    """
+    try:
+        save(folder)
+    except OSError:
+        raise
+    except Exception as error:
+        # Torch and safetensors report what the disk refuses in errors of their own.
+        if any(sign in str(error).lower() for sign in _DISK):
+            raise OSError(_reason(error)) from error
+        raise SaveError(
+            f"{folder.parent.parent}: policy {name!r} could not be saved ({type(error).__name__}: {_reason(error)}); "
+            "correct its save, earlier checkpoints are intact."
+        ) from error
+
+
+_DISK = ("write failed", "failed writing", "no space", "os error", "ioerror", "i/o error")
+
+
 def _marked_best(path: Path) -> bool:
     """Whether a checkpoint is marked as the best at its time; False if it is unreadable."""
     try:
@@ -379,7 +404,8 @@ def _step_of(name: str) -> int:
 def _reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
 
 
 def weights_in(checkpoint: Path | None) -> dict[str, Path]:

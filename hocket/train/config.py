@@ -142,7 +142,10 @@ def _suggested(config: Config, given: Any, task: Task) -> Pairs:
         return []
     recipe = as_recipe(given)
     suggested = _fitting(recipe, task.suggest(recipe))
-    return [*kind_of(task).suggest(config, recipe).items(), *((key, v) for key, v in suggested if is_open(recipe, key))]
+    return [
+        *kind_of(task, config).suggest(config, recipe).items(),
+        *((key, v) for key, v in suggested if is_open(recipe, key)),
+    ]
 
 
 def is_of_recipe(key: str) -> bool:

@@ -8,6 +8,7 @@ was grouped by; `rewards` holds turn-level scores by name; `outside` marks answe
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -194,7 +195,8 @@ class _Credit:
 
 
 def _turn(turn: Turn, spell: Callable[[int], str] | None) -> Episode:
-    control = np.issubdtype(turn.observation.dtype, np.floating) or turn.observation.ndim > 1
+    recorded = turn.observation.dtype.names is not None
+    control = recorded or np.issubdtype(turn.observation.dtype, np.floating) or turn.observation.ndim > 1
     discrete = np.issubdtype(turn.action.dtype, np.integer) and turn.action.ndim == 1
     row: Episode = {
         "agent": turn.agent,
@@ -204,7 +206,7 @@ def _turn(turn: Turn, spell: Callable[[int], str] | None) -> Episode:
         "new": new_messages(turn),
         "conversation": CONVERSATION.get(turn),
         "state": turn.state,
-        "observation": _ends(turn.observation) if control else turn.observation.tolist(),
+        "observation": _observed(turn),
         "length": len(turn),
         "tokens": turn.action.tolist() if discrete else None,
         "text": turn.text,
@@ -213,13 +215,27 @@ def _turn(turn: Turn, spell: Callable[[int], str] | None) -> Episode:
         "finish": turn.finish,
     }
     if not discrete:
-        row["actions"] = json_ready(turn.action)
+        row["actions"] = _digest(turn.action) if recorded else json_ready(turn.action)
     if turn.forced is not None and turn.forced.any():
         row["forced"] = turn.forced.tolist()
         # What was sampled and yet is imposed as a whole came from a seat where nobody learns.
         if turn.decoding is not None and turn.forced.all():
             row["outside"] = True
     return row
+
+
+def _observed(turn: Turn) -> Any:
+    """Token ids, the ends of what a controller saw, or a digest of denoising steps."""
+    rows = turn.observation
+    if rows.dtype.names is not None:
+        return _digest(rows)
+    return _ends(rows) if np.issubdtype(rows.dtype, np.floating) or rows.ndim > 1 else rows.tolist()
+
+
+def _digest(values: NDArray[Any]) -> Episode:
+    """The shape and a hash of states of pictures, which would dwarf everything else."""
+    content = np.ascontiguousarray(values).tobytes()
+    return {"shape": list(values.shape), "digest": hashlib.blake2b(content, digest_size=16).hexdigest()}
 
 
 def new_messages(turn: Turn) -> int:

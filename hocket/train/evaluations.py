@@ -64,7 +64,8 @@ def _check_possible(result: EvaluationResult) -> None:
         HocketError: with the first one's reason.
     """
     played = result.trajectories
-    if any(trajectory.length and trajectory.failure is None for trajectory in played):
+    # Greedy denoising has an outcome and no decision.
+    if any((attempt.length or attempt.final_state is not None) and attempt.failure is None for attempt in played):
         return
     reasons = [trajectory.failure or LIMIT.get(trajectory) for trajectory in played]
     reason = next((reason for reason in reasons if reason), "no decision was made in any of them")

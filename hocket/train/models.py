@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 def model_path(model: str) -> str:
-    """`nano` and `nano-vlm` are shipped, `smollm2` or `FILE.gguf` a file's checkpoint, all else a folder or a hub name.
+    """`nano`, `nano-vlm`, `nano-flow`, `nano-mdlm` are shipped; `smollm2`, `FILE.gguf` a file's; else folder or hub.
 
     Raises:
         ConfigurationError: when a GGUF file is missing or cannot be read, see `hocket.policies.gguf`.
     """
-    from hocket.nano import BASE, SIGHT
+    from hocket.nano import SHIPPED
     from hocket.policies.gguf import gguf_checkpoint, is_gguf
 
     if is_gguf(model):
         return str(gguf_checkpoint(model))
-    return str({"nano": BASE, "nano-vlm": SIGHT}.get(model, model))
+    return str(SHIPPED.get(model, model))
 
 
 def model_folder(model: str, runs: str) -> str:

@@ -182,7 +182,7 @@ def _run(
     task = tasks_by_name.get(name) or tasks.find(name)
     config = settled(configure([("task", name), *settings], task), task)
     of_phase = dict(phase.own)
-    if not kind_of(task).textual:
+    if not kind_of(task, config).textual:
         raise ConfigurationError(f"task {name} is not for language models, whose weights alone pass between phases")
     if "seed" not in of_phase and place:
         drawn = Key.of(config.seed).derive("phase", place).word >> 33  # 31 bits, as seeds elsewhere have.

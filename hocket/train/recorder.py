@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,13 @@ from hocket.core.errors import HocketError
 from hocket.core.outcomes import StepResult, total_reward
 from hocket.stages import State
 from hocket.train import trust
-from hocket.train.checkpoint import CheckpointError, Checkpoints, SavePolicy
+from hocket.train.checkpoint import CheckpointError, Checkpoints, SaveError, SavePolicy
 from hocket.train.episodes import write_episodes
+from hocket.train.evaluate import EvaluationResult
 from hocket.train.journal import Journal
 from hocket.train.loop import RunContext
 from hocket.train.machine import Machine
+from hocket.train.pictures import write_pictures
 from hocket.train.runfolder import RunFolder
 from hocket.train.settings import CheckpointSettings, Config
 from hocket.train.tracking import MetricsLog, Tracker, open_trackers
@@ -94,6 +96,15 @@ class Recorder:
         except HocketError as error:
             self.say(f"the samples of step {step} are not kept: {error}")
 
+    def pictures(self, step: int, result: EvaluationResult, sides: Sequence[int] | None) -> None:
+        """Writes the pictures of an evaluation, where a task has some. A failed write is reported; the run goes on."""
+        if sides is None:
+            return
+        try:
+            write_pictures(self.folder.path, step, result, sides)
+        except OSError as error:
+            self.say(f"the pictures of step {step} are not kept: {error.strerror or error}")
+
     def checkpoint_due(self, settings: CheckpointSettings, step: int) -> bool:
         """Whether enough time or steps have passed since the last checkpoint."""
         return time.monotonic() - self._saved_at >= settings.seconds or step - self._saved_step >= settings.steps
@@ -107,11 +118,17 @@ class Recorder:
         best: bool = False,
         store: State | None = None,
     ) -> Path | None:
-        """Writes a checkpoint and returns its path. A failed write is reported, and the previous checkpoint stays."""
+        """Writes a checkpoint and returns its path. A failed write is reported, and the previous checkpoint stays.
+
+        Raises:
+            SaveError: when a policy cannot save itself and there is no previous checkpoint.
+        """
         self._saved_step, self._saved_at = step, time.monotonic()
         try:
             path = self.checkpoints.save(step, state, policies, best=best, store=store)
         except CheckpointError as error:
+            if isinstance(error, SaveError) and self.checkpoints.latest() is None:
+                raise  # Nothing of this run would ever be on the disk.
             self.say(str(error))
             path = None
         self.saved = path is not None

@@ -95,14 +95,14 @@ def _turns(batch: Batch, decisions: Tensor, given: Tensor) -> dict[int, bytes]:
     complete = (torch.bincount(batch.turn[given], minlength=batch.turns) == sizes) & (sizes > 0)
     complete &= torch.bincount(batch.turn[decisions], minlength=batch.turns) == sizes
     chosen = torch.nonzero(complete).flatten().tolist()
-    actions, places, parent = batch.action.cpu().numpy(), _places(batch), batch.parent.tolist()
+    actions, places, parent = batch.tokens(), _places(batch), batch.parent.tolist()
     heard: dict[int, bytes] = {}
 
     def name(turn: int) -> bytes:
         """Of all tokens up to the turn's end."""
         if turn not in heard:
             digest = hashlib.blake2b(name(parent[turn]) if parent[turn] >= 0 else b"", digest_size=_NAME)
-            for part in (np.asarray(batch.observation[turn], np.int64), actions[places[turn]].astype(np.int64)):
+            for part in (np.asarray(batch.observation[turn], np.int64), actions[places[turn]]):
                 digest.update(len(part).to_bytes(8, "little") + part.tobytes())
             heard[turn] = digest.digest()
         return heard[turn]

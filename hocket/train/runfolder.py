@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hocket.core.errors import ConfigurationError, HocketError, nearest, refusal
+from hocket.nano import SHIPPED
 from hocket.train.disk import json_ready, write_atomic
 
 PLAN = "plan.yaml"
@@ -359,7 +360,7 @@ def find_run(name: str, runs: str) -> Path:
 
 
 def find_source(name: str, runs: str) -> Path:
-    """A run as `find_run` finds it, or a model: a folder with a `config.json`, `nano`, `smollm2` or `FILE.gguf`."""
-    if (Path(name) / "config.json").is_file() or name in ("nano", "nano-vlm", "smollm2") or name.endswith(".gguf"):
+    """A run as `find_run` finds it, or a model: with a `config.json`, a shipped one, `smollm2`, `FILE.gguf`."""
+    if (Path(name) / "config.json").is_file() or name in (*SHIPPED, "smollm2") or name.endswith(".gguf"):
         return Path(name)
     return find_run(name, runs)

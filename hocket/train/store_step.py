@@ -43,7 +43,7 @@ def check_store(config: Config, task: Task) -> None:
     recipe = next((recipe for recipe, _ in config.phases if recipe.store is not None), None)
     if recipe is None:
         return
-    if kind_of(task).textual:
+    if kind_of(task, config).textual:
         raise ConfigurationError(
             f"{recipe.name} learns from a store of transitions, which keeps no text; choose a task of control such as "
             "gym:CartPole-v1, or a recipe such as repo-replay"

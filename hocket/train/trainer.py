@@ -140,7 +140,7 @@ class Trainer:
         self.folder = RunFolder.open(Path(config.runs), config.run, stem=stem, resume=resume)
         MEDIA.attach(self.folder.media)
         # Chat templates that contain today's date use the date of the run's first day.
-        day = datetime.date.today().isoformat() if kind_of(self.task).textual else None
+        day = datetime.date.today().isoformat() if kind_of(self.task, config).textual else None
         settled = configuration.settled(config, self.task)
         self.config = dataclasses.replace(settled, run=self.folder.path.name, date=config.date or day)
         self._given, self._revived = (rewards, workflow), 0
@@ -165,7 +165,7 @@ class Trainer:
             self.recorder.config(config)
         self.progress = Progress()
         newest = self._newest(start_over=start_over) if resume else None
-        self.resources = Resources(config, kind_of(self.task), self.recorder, resume=resume)
+        self.resources = Resources(config, kind_of(self.task, config), self.recorder, resume=resume)
         journal, precision = self.recorder.journal, self.machine.precision
         self.parts = build_parts(
             config,
@@ -199,7 +199,7 @@ class Trainer:
         self.recorder.begin(config.track, done, kept=newest is not None, resume=resume)
         self.lookout = Watch.over(read_metrics(self.folder.metrics), config.phase_of)
         self.evaluations = Evaluations(config, self.progress, self.say)
-        remarks = kind_of(self.task).remarks(config, self.task, workflow)
+        remarks = kind_of(self.task, config).remarks(config, self.task, workflow)
         remarks = [*remarks, *self.groups.remarks, *unseen, *unmet_sizes(config, self.parts.player)]
         remarks += adapters.warnings(self.parts.learners)
         for remark in () if resume else remarks:
@@ -443,7 +443,10 @@ class Trainer:
         return measured_by_run(self.parts, full=self.config.evaluation.n, n=n)
 
     def _evaluate(self, step: int) -> dict[str, float]:
-        return self.evaluations.record(step, self.evaluate(self.evaluations.size(step)))
+        result = self.evaluate(self.evaluations.size(step))
+        metrics = self.evaluations.record(step, result)
+        self.recorder.pictures(step, result, getattr(self.task, "picture", None))
+        return metrics
 
     # ------------------------------------------------------------ checkpoints and summary
 
@@ -497,7 +500,7 @@ class Trainer:
     def summary(self, reason: str) -> RunSummary:
         """The content of `summary.json`."""
         leads = leads_of(self.task) or GREEDY
-        results = summary(self.config, kind_of(self.task), self.progress, reason, self.measure, leads)
+        results = summary(self.config, kind_of(self.task, self.config), self.progress, reason, self.measure, leads)
         if reach := adapters.summary(self.parts.learners):
             results["adapters"] = reach
         return {**results, "watch": self.lookout.since, "notes": silences.notes(self.progress)}

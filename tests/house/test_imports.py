@@ -48,7 +48,7 @@ ALLOWED: Mapping[str, set[str]] = {
     # What searches texts, and what sums up episodes in words that a record can refute.
     "search": {"rollout", "environments", "rewards"},
     "tasks": {"environments", "rewards", "tools", "workflows"},
-    "nano": {"tasks", "tools", "workflows"},
+    "nano": {"policies", "tasks", "tools", "workflows"},
     # Papers, and the registry that finds them by name.
     "zoo": BASE - {"engine", "hooks", "search"},
     "methods": {"recipe", "zoo", "folders"} | BASE - {"engine"},

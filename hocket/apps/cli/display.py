@@ -207,13 +207,13 @@ def _recorded(row: Mapping[str, Any]) -> str:
 
 def run_units(trainer: Trainer) -> UnitNames:
     """What the samples of a run are called."""
-    return RESPONSES if kind_of(trainer.task).textual else EPISODES
+    return EPISODES if kind_of(trainer.task).measure.name == "return" else RESPONSES
 
 
 def opening(trainer: Trainer) -> list[str]:
     """What a run is, in rich's markup: what trains on what and where; then its batches and settings, a line each."""
     config, step = trainer.config, trainer.progress.step
-    who = kind_of(trainer.task).describe(config)
+    who = kind_of(trainer.task, config).describe(config)
     onward = f", continuing from step {step}" if step else ""
     budget = getattr(getattr(trainer.machine, "memory", None), "token_budget", None)
     return [

@@ -123,7 +123,7 @@ def _answers(
         pairs = [("recipe", "sft"), *pairs]  # A model has none, and this one asks for no reward.
     loaded = load(source, pairs, task=task, which=which, trust=trust)
     parts = loaded.parts
-    if not kind_of(loaded.task).textual:
+    if not kind_of(loaded.task, loaded.config).textual:
         raise ConfigurationError(f"answers in words are compared, and task {task} has none; drop --against")
     if parts.lead.recipe.objective.held_out is not None:
         raise ConfigurationError(f"{source} is a scorer, which answers nothing; compare runs that answer")

@@ -71,8 +71,8 @@ def load(
     else:
         name, found_task = task.name, task
     settings = [pair for pair in settings if pair[0] != "task"] + [("task", name), *pairs]
-    kind = kind_of(found_task)
     config = configuration.configure(settings, found_task)
+    kind = kind_of(found_task, config)
     checkpoint = checkpoint_of(source, which) if is_run else None
     recorded = source / "machine.json"
     if is_run and recorded.is_file():
@@ -116,7 +116,7 @@ def evaluate_run(
     if blind:
         _blindfold(loaded)
     name, found_task, config, parts = loaded.name, loaded.task, loaded.config, loaded.parts
-    kind, checkpoint = kind_of(found_task), loaded.checkpoint
+    kind, checkpoint = kind_of(found_task, config), loaded.checkpoint
     rewards, measure = parts.rewards, parts.measure
     key = parts.key.derive("evaluation")
     common: dict[str, Any] = {"n": n, "decoding": config.decoding, "key": key}
@@ -192,7 +192,7 @@ def search_run(
     way = way_of(search)
     loaded = load(source, pairs, task=task, which=which, trust=trust)
     measure = loaded.parts.measure
-    if not (measure.answers and kind_of(loaded.task).textual):
+    if not (measure.answers and kind_of(loaded.task, loaded.config).textual):
         raise ConfigurationError(f"--search is for tasks that are answered in words; drop it for {loaded.name}")
     found = run_async(sought(loaded.parts, way, n=n, key=loaded.parts.key.derive("evaluation")))
     rows = [(one.title, sums.mean(one.success), *measure.interval(one.success)) for one in found]

@@ -18,6 +18,7 @@ from hocket import __version__
 from hocket.apps.report.chart import Chart
 from hocket.apps.report.curves import curves, is_number
 from hocket.apps.report.diagnosis import diagnose, kl_coefficient
+from hocket.apps.report.pictures import pictures_of
 from hocket.apps.report.reading import RunRecord, read_run
 from hocket.apps.report.roles import table
 from hocket.apps.report.rollouts import rollouts
@@ -64,6 +65,7 @@ def page(run: RunRecord) -> str:
         first=CURVES_FIRST if len(charts) < 2 * CURVES_FIRST else CURVES_FIRST + 3,
         roles=table(shown["steps"], run.trained, run.config, units),
         table=before_and_after(run),
+        pictures=pictures_of(run),
         samples=run.summary.get("samples") or [],
         rollouts=embedded(shown | {"units": vars(units)}) if shown["steps"] else None,
         messages=run.messages[-200:],

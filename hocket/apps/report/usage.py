@@ -44,8 +44,13 @@ PUBLIC: Mapping[str, str] = {
     "hocket.tasks.user_task": "a task in a user's file",
     "hocket.tasks.code": "programs with tests, among the first tasks of the list",
     "hocket.tasks.digits": "the first task on pictures",
+    "hocket.tasks.drawn_digits": "the first task of pictures",
+    "hocket.tasks.handwriting": "its digits",
+    "hocket.nano.flow": "how nano-flow is made",
+    "hocket.nano.mdlm": "how nano-mdlm is made",
     # What recipes are composed of.
     "hocket.core.casting": "casts",
+    "hocket.core.noise_laws": "noise of samplers' steps, for any recipe that denoises",
     "hocket.core.divergences": "what a loss of distillation compares, for any recipe with a teacher",
     "hocket.credit.sequential_agents": "credit of agents one after another, on which HAPPO and its like stand",
     "hocket.credit.pairs": "credit by pairs",

@@ -174,7 +174,7 @@ class Worker:
             self._references[name] = self._policies[name].frozen_copy()
             put(self._references[name].module, weights)
         if message.references:
-            kind = kind_of(self._built.task)
+            kind = kind_of(self._built.task, self._built.config)
             self._player = kind.with_references(self._built.config, self._player, self._references)
         return digest(held)
 

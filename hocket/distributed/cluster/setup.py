@@ -46,5 +46,5 @@ def built(setup: Setup) -> BuiltRun:
     task = tasks.find(str(setup.config["task"]))
     config = loaded(setup.config, task)
     attach_media(config)
-    policies, player = kind_of(task).build(config, task, workflow=None, journal=None, precision=setup.precision)
+    policies, player = kind_of(task, config).build(config, task, workflow=None, journal=None, precision=setup.precision)
     return BuiltRun(config, task, policies, player)

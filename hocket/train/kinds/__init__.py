@@ -9,13 +9,18 @@ from hocket.core.user_files import load_object
 from hocket.stages import Task
 from hocket.train.kinds.control import CONTROL
 from hocket.train.kinds.kind import ACCURACY, MEASURES, RETURN, Kind, Measure, held_out_of, is_share, measure_of
+from hocket.train.kinds.mask_filler import MASKED
 from hocket.train.kinds.network import Network
+from hocket.train.kinds.pictures import PICTURES
 from hocket.train.kinds.text import TEXT
+from hocket.train.settings import Config
 
 __all__ = [
     "ACCURACY",
     "CONTROL",
+    "MASKED",
     "MEASURES",
+    "PICTURES",
     "RETURN",
     "TEXT",
     "Kind",
@@ -27,14 +32,16 @@ __all__ = [
     "measure_of",
 ]
 
-_BY_NAME = {kind.name: kind for kind in (TEXT, CONTROL)}
+_BY_NAME = {kind.name: kind for kind in (TEXT, CONTROL, PICTURES)}
 
 
-def kind_of(task: Task) -> Kind:
-    """The kind of decider that a task is for: a `Kind`, `text`, `control`, or what `FILE.py:NAME` or `MODULE:NAME` is.
+def kind_of(task: Task, config: Config | None = None) -> Kind:
+    """The kind of decider that plays a task: the one that it names, or with a `config` what its model makes of that.
+
+    A task names a `Kind`, `text`, `control`, `pictures`, or what `FILE.py:NAME` or `MODULE:NAME` is.
 
     Raises:
-        ConfigurationError: when it is none of these.
+        ConfigurationError: when it is none of these, or the model cannot play such a task.
     """
     named = task.kind
     if isinstance(named, str):
@@ -43,7 +50,7 @@ def kind_of(task: Task) -> Kind:
         kind = named
     if not isinstance(kind, Kind):
         raise ConfigurationError(f"task {task.name}: its kind {named!r} is no hocket.train.kinds.Kind; make it one")
-    return kind
+    return kind if config is None else kind.played_by(config, task)
 
 
 def _loaded(reference: str, task: Task) -> object:

@@ -91,11 +91,16 @@ def measure_of(recipe: Recipe, kind: Kind, *, judged: bool = True) -> Measure:
     return kind.measure if named is None or (judged and recipe.objective.held_out is None) else HELD_OUT[named]
 
 
+_PLAYED = {"masked": "--model nano-mdlm and a task in words", "pictures": "--model nano-flow --task drawn-digits"}
+"""What has a policy of a kind that rollouts name in `plays`."""
+
+
 class Kind(ABC):
     """What decides in a run: how policies are made, what plays them, how they are measured and shown.
 
-    A task names its kind (`Task.kind`). Everything that depends on it asks it; policies save and load themselves. A
-    kind holds no state. Derive small networks of your own from `hocket.train.kinds.Network`.
+    A task names its kind (`Task.kind`), and the model may choose another one for it (`played_by`). Everything that
+    depends on it asks it; policies save and load themselves. A kind holds no state. Derive small networks of your own
+    from `hocket.train.kinds.Network`.
 
     Attributes:
         name: in messages. measure: what evaluation averages.
@@ -121,12 +126,30 @@ class Kind(ABC):
             ConfigurationError: for settings that mean nothing to this kind, or do not fit together.
         """
 
+    def played_by(self, config: Config, task: Task) -> Kind:
+        """The kind of decider when the configured model plays a task of this one.
+
+        Raises:
+            ConfigurationError: when that model cannot.
+        """
+        return self
+
     def check_network(self, config: Config, task: Task) -> None:
         """Refuses settings of control networks, where other policies decide."""
         if config.network != NetworkSettings():
             raise ConfigurationError(
                 f"network.* is about the networks of control policies; task {task.name} is {self.name}, so drop it"
             )
+
+    def check_rollouts(self, config: Config, task: Task) -> None:
+        """Refuses recipes whose rollout samples from policies of another kind."""
+        for recipe, _ in config.phases:
+            plays = getattr(recipe.rollout, "plays", self.name)
+            if plays != self.name:
+                raise ConfigurationError(
+                    f"recipe {recipe.name} samples from policies of the kind {plays}, and {config.model} on task "
+                    f"{task.name} is {self.name}; use {_PLAYED[plays]}"
+                )
 
     def suggest(self, config: Config, recipe: Recipe) -> Mapping[str, Any]:
         """Settings of a recipe that follow from others of the run, by dotted key; they count as defaults."""

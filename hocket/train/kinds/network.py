@@ -18,12 +18,20 @@ if TYPE_CHECKING:
     from hocket.policies.family import Precision
 
 
-class Network(Kind):
-    """A kind whose runs have one policy, that of a small network. A subclass gives `name`, `policy` and `player`."""
+class OnePolicy(Kind):
+    """A kind whose runs have one policy. A subclass gives `name`, `made` and `player`.
+
+    Attributes:
+        takes_model: whether `--model` names the network to begin with.
+        instead: recipes to use where one samples words or has problems invented.
+    """
+
+    takes_model: bool = False
+    instead: str = "ppo, a2c or ippo"
 
     @abstractmethod
-    def policy(self, task: Task, name: str, key: Key) -> Policy:
-        """A fresh policy for a task, its weights drawn from `key`."""
+    def made(self, config: Config, task: Task) -> Policy:
+        """The policy of a run, before any training."""
 
     @abstractmethod
     def player(self, task: Task, policy: Any) -> Player:
@@ -34,7 +42,7 @@ class Network(Kind):
     ) -> tuple[Mapping[str, Policy], Player]:
         self.check(config, task)
         self.check_network(config, task)
-        policy = self.policy(task, POLICY, Key.of(config.seed).derive("policy", POLICY))
+        policy = self.made(config, task)
         place(config, [policy])
         return {POLICY: policy}, self.player(task, policy)
 
@@ -49,19 +57,26 @@ class Network(Kind):
 
     def check_words(self, config: Config, task: Task) -> None:
         """Refuses what is for language models."""
-        if config.model != "nano" or config.lora or config.workflow or config.engine.kind != "local":
+        named = config.model != "nano" and not self.takes_model
+        if named or config.lora or config.workflow or config.engine.kind != "local":
+            model = "" if self.takes_model else "--model, "
             raise ConfigurationError(
-                f"--model, --lora, --workflow and --engine are for language models; task {task.name} is {self.name}, "
+                f"{model}--lora, --workflow and --engine are for language models; task {task.name} is {self.name}, "
                 "so drop them"
             )
+        if config.decoding.guidance != 1.0 and not self.takes_model:
+            raise ConfigurationError(
+                f"decoding.guidance is for samplers that read prompts; task {task.name} is {self.name}, so drop it"
+            )
+        self.check_rollouts(config, task)
         for recipe, _ in config.phases:
             if recipe.curriculum.needs_text:
                 raise ConfigurationError(
-                    f"task {task.name} is {self.name}, and only problems in words can be invented; use ppo, a2c or ippo"
+                    f"task {task.name} is {self.name}, and only problems in words can be invented; use {self.instead}"
                 )
             if recipe.rollout.needs_text:
                 raise ConfigurationError(
-                    f"task {task.name} is {self.name}, and {recipe.name} samples words; use ppo, a2c or ippo"
+                    f"task {task.name} is {self.name}, and {recipe.name} samples words; use {self.instead}"
                 )
 
     def with_references(self, config: Config, player: Any, references: Mapping[str, Policy]) -> Player:
@@ -89,3 +104,14 @@ def place(config: Config, policies: Iterable[Any]) -> None:
                 f"device = {config.device!r}: policy {policy.name!r}, a {type(policy).__name__}, has no method "
                 "move(device) and computes on the processor; use --device cpu"
             )
+
+
+class Network(OnePolicy):
+    """A kind whose runs have one policy, that of a small network. A subclass gives `name`, `policy` and `player`."""
+
+    @abstractmethod
+    def policy(self, task: Task, name: str, key: Key) -> Policy:
+        """A fresh policy for a task, its weights drawn from `key`."""
+
+    def made(self, config: Config, task: Task) -> Policy:
+        return self.policy(task, POLICY, Key.of(config.seed).derive("policy", POLICY))

@@ -29,6 +29,8 @@ from hocket.tasks.lessons import ADAPTED, PREFIX, RATE, WHOLE, LessonTask
 from hocket.tasks.text import TextTask
 from hocket.train.journal import Journal
 from hocket.train.kinds.kind import ACCURACY, Kind
+from hocket.train.kinds.mask_filler import MASKED
+from hocket.train.kinds.pictures import SAMPLER, described_model, is_masked
 from hocket.train.models import configured_models, is_shipped, load_policy, load_scorer, model_path
 from hocket.train.roles import policy_of, refuse_strays, settings_by_policy
 from hocket.train.searching import seat_searches
@@ -49,10 +51,27 @@ class Text(Kind):
     measure = ACCURACY
     textual = True
 
+    def played_by(self, config: Config, task: Task) -> Kind:
+        """Masked-diffusion language models fill in their answers."""
+        data = described_model(config)
+        if is_masked(data):
+            return MASKED
+        if data.get("model_type") == SAMPLER:
+            raise ConfigurationError(
+                f"model = {config.model!r} makes pictures, and task {task.name} is in words; use --task drawn-digits"
+            )
+        return self
+
     def build(
         self, config: Config, task: Task, *, workflow: Any, journal: Journal | None, precision: Precision
     ) -> tuple[Mapping[str, Policy], Player]:
         self.check_network(config, task)
+        self.check_rollouts(config, task)
+        if config.decoding.guidance != 1.0:
+            raise ConfigurationError(
+                f"decoding.guidance = {config.decoding.guidance:g}: {config.model} writes tokens one after the other "
+                "and has no guidance; leave it at 1"
+            )
         flow = _worded(workflow_of(config, task, workflow), config.texts)
         policies, actors = _seated(config, flow, journal, precision)
         seat_searches(config, flow, policies)

@@ -204,7 +204,7 @@ def seated(task: Task, model: str, workflow: str | None, pairs: Sequence[tuple[s
         roles = workflow_of(config, task, None).roles
         seats = [(f"roles.{role}.{what}", v) for role in roles for what, v in (("endpoint", url), ("model", served))]
         config = configure([("task", task.name), *named, *pairs, *seats], task)
-    policies, player = kind_of(task).build(config, task, workflow=None, journal=None, precision="fp32")
+    policies, player = kind_of(task, config).build(config, task, workflow=None, journal=None, precision="fp32")
     text_player = cast(TextPlayer, player)
     if scripted:
         function = load_object(model, "model")

@@ -1,0 +1,1 @@
+"""Generators of pictures, of filled-in text, and of actions by denoising."""

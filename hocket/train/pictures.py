@@ -1,0 +1,43 @@
+"""The pictures of evaluations, in files of a run's folder: `pictures/step-000123.jsonl`."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hocket.train.disk import write_atomic
+from hocket.train.evaluate import EvaluationResult
+
+FOLDER = "pictures"
+MOST = 64
+"""Pictures of an evaluation that are kept."""
+
+
+def pictures_file(run: Path, step: int) -> Path:
+    """The file of the pictures of the evaluation after `step`."""
+    return run / FOLDER / f"step-{step:06d}.jsonl"
+
+
+def write_pictures(run: Path, step: int, result: EvaluationResult, sides: Sequence[int]) -> None:
+    """Writes the first pictures of an evaluation: prompt, success, reward, and grey levels `[rows, columns]` as bytes.
+
+    Raises:
+        OSError: when the disk refuses.
+    """
+    rows: list[dict[str, Any]] = []
+    for trajectory, success in zip(result.trajectories[:MOST], result.each, strict=False):
+        if trajectory.final_state is None or not np.isfinite(trajectory.final_state).all():
+            continue
+        grey = ((np.asarray(trajectory.final_state) + 1.0) * 127.5).clip(0.0, 255.0).round().astype(np.uint8)
+        scores = [score.value for score in trajectory.scores.values() if isinstance(score.value, (int, float))]
+        message = trajectory.scenario.messages[-1]["content"] if trajectory.scenario.messages else ""
+        row = {"scenario": trajectory.scenario.id, "prompt": message, "success": success, "reward": sum(scores)}
+        rows.append({**row, "sides": list(sides), "grey": base64.b64encode(grey.tobytes()).decode()})
+    file = pictures_file(run, step)
+    file.parent.mkdir(exist_ok=True)
+    write_atomic(file, "".join(json.dumps(row) + "\n" for row in rows))

@@ -1,0 +1,46 @@
+"""The pictures of a run's page."""
+
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from hocket.apps.report.pictures import pictures_of
+from hocket.train.pictures import write_pictures
+from hocket.types import Scenario, Score, Trajectory
+
+
+def evaluation(shades: list[float], rewards: list[float]) -> Any:
+    played = []
+    for number, (shade, reward) in enumerate(zip(shades, rewards, strict=True)):
+        one = Trajectory(Scenario(f"s{number}", f"picture {number}"), [], final_state=np.full(6, shade, np.float32))
+        one.scores["ink"] = Score(reward)
+        played.append(one)
+    return SimpleNamespace(trajectories=played, each=[float(reward == 1.0) for reward in rewards])
+
+
+def test_best_worst_and_most_changed(tmp_path: Path) -> None:
+    write_pictures(tmp_path, 0, evaluation([-1.0, 0.0, 1.0], [0.5, 0.5, 0.5]), (2, 3))
+    write_pictures(tmp_path, 9, evaluation([-1.0, 1.0, 0.9], [1.0, 0.25, 0.5]), (2, 3))
+    best, worst, changed = pictures_of(SimpleNamespace(path=tmp_path))  # type: ignore[arg-type]
+    assert [pair["prompt"] for pair in best["pairs"]] == ["picture 0", "picture 2", "picture 1"]
+    assert worst["pairs"][0]["prompt"] == "picture 1"
+    assert changed["pairs"][0]["prompt"] == "picture 1"
+    assert [pair["right"] for pair in best["pairs"]] == [True, False, False]
+    from PIL import Image
+
+    drawn = Image.open(io.BytesIO(base64.b64decode(changed["pairs"][0]["after"].partition(",")[2])))
+    assert (drawn.size, drawn.getpixel((0, 0))) == ((3, 2), 255)
+    assert changed["title"] == "Most changed"
+
+
+def test_what_is_not_finite_is_left_out_and_other_runs_have_none(tmp_path: Path) -> None:
+    write_pictures(tmp_path, 0, evaluation([np.nan, 0.0], [0.0, 0.0]), (2, 3))
+    best, _ = pictures_of(SimpleNamespace(path=tmp_path))  # type: ignore[arg-type]
+    assert len(best["pairs"]) == 1
+    assert pictures_of(SimpleNamespace(path=tmp_path / "other")) == []  # type: ignore[arg-type]
