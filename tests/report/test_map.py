@@ -11,7 +11,21 @@ from hocket.apps.cli.parser import main
 from hocket.apps.report import map as maps
 from hocket.apps.report.method_docs import write_docs
 from hocket.core.errors import ConfigurationError
-from hocket.core.surveys import Axis, Cell, FieldSurvey, Gap, family, fills, is_a, kind, mentions, reads, row, rows, uses
+from hocket.core.surveys import (
+    Axis,
+    Cell,
+    FieldSurvey,
+    Gap,
+    family,
+    fills,
+    is_a,
+    kind,
+    mentions,
+    reads,
+    row,
+    rows,
+    uses,
+)
 
 
 def _survey(holds, named=()):
@@ -47,7 +61,8 @@ def test_an_empty_cell_needs_a_reason_and_a_filled_gap_none(holds, problem):
 
 def test_no_docs_are_written_once_a_row_has_another_name(monkeypatch, tmp_path):
     entries = [
-        entry if entry["name"] != "text2grad" else {**entry, "catalogue_ids": ("text-to-grad",)} for entry in maps.entries()
+        entry if entry["name"] != "text2grad" else {**entry, "catalogue_ids": ("text-to-grad",)}
+        for entry in maps.entries()
     ]
     monkeypatch.setattr(maps, "entries", lambda: tuple(entries))
     monkeypatch.setattr("hocket.apps.report.cards.write", lambda: None)

@@ -359,6 +359,8 @@ def _eval(parser: _Parser) -> None:
     )
     parser.add_argument("--answers", metavar="FILE", help="append the greedy answers to this file, a line of JSON each")
     parser.add_argument("--against", metavar="RUN2", help="a run or model to compare answers with")
+    beside = "with --task SHIFTED: what RUN loses there to RUN2, trained there, on the same scenarios"
+    parser.add_argument("--beside", metavar="RUN2", help=beside)
     parser.add_argument("--judge", metavar="NAME", help="with --against: the judge that compares answers (the task)")
     parser.add_argument("--temperature", type=float, metavar="T", help="with --against: temperature of both (0)")
     parser.add_argument("--checkpoint", choices=("last", "best"), default="last")

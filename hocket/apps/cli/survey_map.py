@@ -24,7 +24,9 @@ def _run(options: argparse.Namespace, pairs: Pairs) -> int:
         raise ConfigurationError(f"`hocket map` has no setting --{pairs[0][0]}; it takes SURVEY, --where and --json")
     if options.survey is None:
         if options.where:
-            raise ConfigurationError("--where chooses cells of one survey; name it: hocket map SURVEY --where AXIS=CELL")
+            raise ConfigurationError(
+                "--where chooses cells of one survey; name it: hocket map SURVEY --where AXIS=CELL"
+            )
         if options.json:
             emit([maps.selected(survey.name, ()).to_json() for survey in maps.surveys()])
         else:

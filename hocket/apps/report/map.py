@@ -138,7 +138,9 @@ def selected(name: str, where: Sequence[str]) -> SurveySelection:
         ConfigurationError: for an unknown survey, axis or cell, with the nearest.
     """
     if name not in SURVEYS:
-        raise ConfigurationError(f"there is no survey {name!r}{nearest(name, SURVEYS.declared)}; `hocket map` lists them")
+        raise ConfigurationError(
+            f"there is no survey {name!r}{nearest(name, SURVEYS.declared)}; `hocket map` lists them"
+        )
     survey: FieldSurvey = SURVEYS.load(name)
     chosen: dict[str, str] = {}
     names: set[str] | None = None

@@ -6,7 +6,21 @@ three are read off a recipe's composition here, so that a new recipe has its pla
 
 from __future__ import annotations
 
-from hocket.core.surveys import Axis, Cell, FieldSurvey, any_of, family, fills, is_a, kind, mentions, reads, row, rows, uses
+from hocket.core.surveys import (
+    Axis,
+    Cell,
+    FieldSurvey,
+    any_of,
+    family,
+    fills,
+    is_a,
+    kind,
+    mentions,
+    reads,
+    row,
+    rows,
+    uses,
+)
 
 JUDGED = any_of(
     *map(uses, ("JudgedBy", "JudgedEpisode", "JudgedTurns", "JudgeFailures", "EvolvingRubric", "GradedPairs")),
@@ -18,7 +32,9 @@ JUDGED = any_of(
 LEARNT = any_of(*map(uses, ("BradleyTerry", "LabelledScore", "RegressedScore"))) | is_a("ppo-rlhf") | row("parl")
 """A reward model is fitted to verdicts, or its score is what is earned."""
 
-PAIRED = any_of(*map(uses, ("Preferences", "ScoredPreferences", "Ranked", "Labelled", "BradleyTerry"))) | is_a("ppo-rlhf")
+PAIRED = any_of(*map(uses, ("Preferences", "ScoredPreferences", "Ranked", "Labelled", "BradleyTerry"))) | is_a(
+    "ppo-rlhf"
+)
 """Recorded comparisons or labels of answers."""
 
 IMITATION = uses("NegativeLogLikelihood") | uses("Distillation")

@@ -34,7 +34,9 @@ def _slope(learner: Callable[[TabularMDP, float], Array], error: float = ERROR) 
     return float(np.polyfit(np.log(HORIZONS), np.log(losses), 1)[0])
 
 
-@claim("With an error rate e the loss of cloning grows as T^2 and that of a learner on its own states as T.", "section 3")
+@claim(
+    "With an error rate e the loss of cloning grows as T^2 and that of a learner on its own states as T.", "section 3"
+)
 def the_loss_of_cloning_grows_as_the_square() -> Finding:
     clone, own = _slope(cloned), _slope(own_states)
     return Finding(abs(clone - 2) < 0.05 and abs(own - 1) < 0.05, say(cloning=clone, own_states=own))

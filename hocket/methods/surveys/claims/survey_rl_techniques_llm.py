@@ -39,7 +39,9 @@ def each_of_its_axes_places_every_recipe() -> Finding:
     axes = [axis for axis in SURVEY.axes if axis.name != "problem"]
     placed = {axis.name: [name for cell in axis.cells for name in maps.members(cell.holds)] for axis in axes}
     lacking = {name: sorted(cards().keys() - set(names)) for name, names in placed.items()}
-    return Finding(len(axes) == 3 and not any(lacking.values()), say(recipes=len(cards())) + f", without place {lacking}")
+    return Finding(
+        len(axes) == 3 and not any(lacking.values()), say(recipes=len(cards())) + f", without place {lacking}"
+    )
 
 
 @claim("Cells are read off the composition: with a judge's word as reward RLOO moves from verifier to judge alone.")
