@@ -11,7 +11,6 @@ from hocket.core.batch import Level
 from hocket.core.columns import SENDER, TOOL_CALLS
 from hocket.types import Trajectory
 
-
 Shift = Literal["agent count", "goals", "dynamics", "partners"]
 """A change of the world between training and use."""
 

@@ -125,7 +125,7 @@ def requires(experience: str) -> Predicate:
 
 
 def survives(shift: str) -> Predicate:
-    """Recipes that state that what they learn survives a change of the `agent count`, `goals`, `dynamics`, `partners`."""
+    """Recipes that state that their policies stand a change of `agent count`, `goals`, `dynamics` or `partners`."""
     return Trait("survives", shift)
 
 

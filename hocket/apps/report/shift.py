@@ -37,7 +37,8 @@ def shift_drop(
     if home is None or (task is not None and home != task):
         trained = f"{other} was trained on {home}" if home else f"{other} is no run"
         raise ConfigurationError(
-            f"--beside takes a run that was trained on the shifted task; {trained}. Train one with --task {task or home}"
+            f"--beside takes a run that was trained on the shifted task; {trained}. Train one with --task "
+            f"{task or home or 'NAME'}"
         )
     subjects = [load(folder, pairs, task=home, which=which, trust=trust) for folder in (source, other)]
     away, at_home = (measure_subject(subject, n) for subject in subjects)
