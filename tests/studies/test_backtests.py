@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
 import pytest
 
+from hocket.apps.cli.parser import main
 from hocket.apps.studies import backtests
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -90,3 +92,34 @@ def test_splits_in_time_fit_on_the_past_alone():
 def test_bad_input_is_one_sentence(call, message):
     with pytest.raises(ConfigurationError, match=message):
         call()
+
+
+def test_the_command_compares_columns_with_a_baseline(tmp_path, capsys):
+    returns = _noise(300, 3)
+    returns[:, 1] += 0.004
+    lines = [f"day {day},{','.join(map(str, row))}" for day, row in enumerate(returns)]
+    (tmp_path / "returns.csv").write_text("\n".join(["date,equal,skilled,random", *lines]))
+    words = [str(tmp_path / "returns.csv"), "--baseline", "equal", "--draws", "200"]
+    assert main(["backtest", *words, "--json"]) == 0
+    rows = {row["strategy"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows["skilled"]["difference"]["low"] > 0
+    assert rows["random"]["difference"]["low"] < 0 < rows["random"]["difference"]["high"]
+    assert rows["skilled"]["deflated"] > 0.99
+    assert main(["backtest", *words]) == 0
+    assert "deflated" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [
+        ("a,b\n1,2\n2,3\n3,1\n", ["--baseline", "c"], "--baseline c: "),
+        ("a,b\n1,2\n", [], "takes a line of names and 3 periods or more, not 1"),
+        ("a,b\n1,2\n2,x\n3,1\n", [], "column 'b': could not convert"),
+        ("a,b\n1,2\n2,2\n3,2\n", [], "returns that do not vary"),
+        ("a,b\n1,2\n2,nan\n3,2\n", [], "not finite"),
+    ],
+)
+def test_a_file_that_is_no_back_test_is_refused(tmp_path, capsys, text, words, message):
+    (tmp_path / "file.csv").write_text(text)
+    assert main(["backtest", str(tmp_path / "file.csv"), "--draws", "20", *words]) == 2
+    assert message in capsys.readouterr().err

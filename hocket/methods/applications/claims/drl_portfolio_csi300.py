@@ -13,7 +13,7 @@ from hocket.zoo.joint.market import BEST_SHARPE, TANGENCY, Array, drawn_moments,
 
 claim = Claims("drl-portfolio-csi300", "arXiv:2412.18563; the daily form is derived here")
 
-TASK, STEPS = "market:gaussian", 50
+TASK, STEPS = "market:gaussian", 40
 
 
 def _rewards(rows: list[list[float]]) -> list[Array]:
@@ -91,23 +91,30 @@ def _holding(recipe: str, seed: int) -> Array:
 
 
 @claim(
-    "Trained on the Sharpe reward its portfolio is within 10 % of the tangency portfolio's ratio, where equal weights "
-    "are not; trained on the return PPO puts most wealth into the asset of the highest mean. Both in each of 2 seeds.",
+    "Trained on the Sharpe reward its portfolio is within 10 % of the tangency portfolio's ratio in each of 2 seeds, "
+    "where equal weights are not.",
     slow=True,
 )
 def trained_on_the_sharpe_reward_it_is_near_the_tangency_portfolio() -> Finding:
     mean, covariance = drawn_moments()
     ratios = [sharpe_of(_holding("drl-portfolio-csi300", seed), mean, covariance) for seed in range(2)]
-    greedy = [_holding("ppo", seed) for seed in range(2)]
-    highest = [float(weights[int(mean.argmax())]) for weights in greedy]
     equal = sharpe_of(np.full(4, 0.25), mean, covariance)
-    holds = min(ratios) > 0.9 * BEST_SHARPE > equal and min(highest) > 0.6
-    return Finding(holds, say(sharpe=ratios, best=BEST_SHARPE, equal=equal, in_highest_mean=highest))
+    return Finding(min(ratios) > 0.9 * BEST_SHARPE > equal, say(sharpe=ratios, best=BEST_SHARPE, equal=equal))
+
+
+@claim("Trained on the return PPO puts most wealth into the asset of the highest mean, at half the ratio.", slow=True)
+def trained_on_the_return_it_goes_to_the_highest_mean() -> Finding:
+    mean, covariance = drawn_moments()
+    weights = _holding("ppo", 0)
+    share, ratio = float(weights[mean.argmax()]), sharpe_of(weights, mean, covariance)
+    return Finding(
+        share > 0.6 and ratio < 0.65 * BEST_SHARPE, say(in_highest_mean=share, sharpe=ratio, best=BEST_SHARPE)
+    )
 
 
 @claim(
-    "On 20 US stocks, trained on 1990 to 2014 and traded daily from 2015 to 2022 at the market's costs, it cannot be "
-    "told from equal weights, nor can the plug-in tangency portfolio: intervals of the differences cover 0.",
+    "On 20 US stocks, trained on 1990 to 2014 and traded daily from 2015 to 2022, neither it nor the plug-in tangency "
+    "portfolio is told from equal weights before costs: intervals of the differences cover 0. Costs take from it.",
     slow=True,
 )
 def on_real_stocks_no_agent_is_told_from_equal_weights() -> Finding:
@@ -115,20 +122,16 @@ def on_real_stocks_no_agent_is_told_from_equal_weights() -> Finding:
     past, panel = stock_returns(1990, 2014), later.path(1)[later.window :]
     weights, net = greedy_play(investor("drl-portfolio-csi300", "market:sp500", 0, 20), later, 1)
     solved = np.maximum(np.linalg.solve(np.cov(past.T), past.mean(0)), 0)
-    series = {"agent": net[:, 0], "tangency": panel @ (solved / solved.sum())}
-    equal = panel.mean(1)
-    found = {
-        name: sharpe_difference(mine, equal, Key.of(0).derive(name), block=20, draws=1000)
-        for name, mine in series.items()
-    }
-    year = 252**0.5
-    shown = {
-        name: f"{year * one.value:.2f} in {year * one.low:.2f} to {year * one.high:.2f}" for name, one in found.items()
-    }
-    largest = float(weights.mean((0, 1)).max())
-    holds = all(one.low < 0 < one.high for one in found.values())
-    ratio = float(year * equal.mean() / equal.std(ddof=1))
-    return Finding(holds, say(equal_per_year=ratio, largest_weight=largest) + f", differences per year {shown}")
+    gross, equal = (weights[:, 0] * panel).sum(1), panel.mean(1)
+    series = {"agent": gross, "tangency": panel @ (solved / solved.sum())}
+    year, shown, holds = 252**0.5, dict[str, str](), bool(net.sum() < gross.sum())
+    for name, mine in series.items():
+        gap = sharpe_difference(mine, equal, Key.of(0).derive(name), block=20, draws=1000)
+        shown[name] = f"{year * gap.value:.3f} in {year * gap.low:.3f} to {year * gap.high:.3f}"
+        holds &= gap.low < 0 < gap.high
+    ratios = {"equal": equal, "agent": gross, "agent after costs": net[:, 0]}
+    yearly = {name: year * float(row.mean() / row.std(ddof=1)) for name, row in ratios.items()}
+    return Finding(holds, say(sharpe_per_year=yearly) + f", differences per year {shown}")
 
 
 claim.shipped(DRL_PORTFOLIO, "shaping")
