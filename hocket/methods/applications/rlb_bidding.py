@@ -88,7 +88,7 @@ def best_bids(values: Array) -> Array:
     for price in range(1, LARGEST_PRICE + 1):
         lost = np.full(len(values), np.inf)
         lost[price:] = values[price:] - values[:-price]
-        bids = np.where(CLICK_RATES >= lost[:, None], price, bids)
+        bids = np.where(lost[:, None] <= CLICK_RATES, price, bids)
     return np.asarray(bids, np.int64)
 
 

@@ -7,8 +7,8 @@ A spectrum S(w) with the phase `g2 w^2/2 + g3 w^3/6 + g4 w^4/24` is the pulse
 Whatever the phase its energy is the same (Parseval), and without any it is shortest: a Gaussian spectrum then has a
 product of duration and bandwidth, both at half of the maximum, of 2 ln 2 / pi = 0.441. An episode begins with a
 dispersion that nobody knows; an action changes the phase that is set against it, and pays what the peak of the
-intensity gains, in units of that of the shortest pulse. A policy that was trained over random dispersions corrects a new
-one in a few measurements, where a search begins anew each time.
+intensity gains, in units of that of the shortest pulse. A policy that was trained over random dispersions corrects a
+new one in a few measurements, where a search begins anew each time.
 
 The authors shape measured spectra, with off-policy learners; here spectra are Gaussian, and PPO learns. The world
 brings no learner, so it is no recipe: `hocket train --task laser --recipe ppo`.
@@ -47,7 +47,7 @@ SHOWN = 24
 """Moments around the middle of the pulse that are seen."""
 
 FACTORS = np.stack([FREQUENCIES**2 / 2, FREQUENCIES**3 / 6, FREQUENCIES**4 / 24])
-RANGES = np.array([3.0, 2.0, 1.5])
+RANGES = np.array([3.0, 1.0, 0.5])
 """The largest dispersion of second, third and fourth order."""
 
 SHARPEST = 0.4
@@ -147,7 +147,7 @@ class Pulses(JointEnvironment):
 _SUGGESTED: Mapping[str, Any] = {
     "curriculum.prompts": 256,
     "rollout.samples": 1,
-    "steps": 120,
+    "steps": 90,
     "credit.gamma": 0.9,
     "credit.lam": 0.9,
     "update.lr": 2e-3,

@@ -1,4 +1,4 @@
-"""How language-model agents are improved: a survey whose tree has two branches, with weights and without (arXiv:2503.12434).
+"""How language-model agents are improved, with weights and without: a survey (arXiv:2503.12434).
 
 With weights: supervised tuning on filtered trajectories, RL by a reward or by preferences, and both in turn. Without:
 experience, feedback, tools, retrieval, and several agents by prompts.
@@ -12,7 +12,8 @@ SURVEY_LLM_AGENT_OPTIMIZATION = FieldSurvey(
     name="survey-llm-agent-optimization",
     title="A Survey on the Optimization of Large Language Model-based Agents",
     source="arXiv:2503.12434",
-    witness="five of its leaves on one task of several turns, each as a user runs it, at equal tokens",
+    witness="the leaves with weights on one maze of several turns, a few steps each; what they learn at equal tokens "
+    "is for `hocket study --tokens`, and prompts are for `hocket optimise`",
     axes=(
         Axis(
             "parameters",

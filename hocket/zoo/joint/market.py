@@ -90,8 +90,9 @@ def stock_returns(begin: int, end: int) -> Array:
 class Market:
     """`length` periods in which wealth is shared out among assets; what is paid is the return in percent.
 
-    The action, one number an asset, gives weights by a softmax: all wealth is invested, nothing is sold short. A share `cost` of what is turned over is lost. With `source` "gaussian" returns are drawn anew for every
-    episode from `drawn_moments`; with "sp500" an episode begins at a day drawn from the years `begin` to `end`.
+    The action, one number an asset, gives weights by a softmax: all wealth is invested, nothing is sold short. A share
+    `cost` of what is turned over is lost. With `source` "gaussian" returns are drawn anew for every episode from
+    `drawn_moments`; with "sp500" an episode begins at a day drawn from the years `begin` to `end`.
 
     What is seen: the returns of the last `window` periods, oldest first, over their typical size, and the weights that
     the past periods have left. With `regulated` a portfolio gets a grant, `grant` times its positive return times its

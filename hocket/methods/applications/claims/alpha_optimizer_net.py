@@ -20,8 +20,8 @@ KEY = Key.of(0).derive("industry")
 
 
 @claim(
-    "On returns without skill a random portfolio is told from equal weights, one way or the other, in 5 % of back-tests "
-    "within 3 points.",
+    "On returns without skill a random portfolio is told from equal weights, one way or the other, in 5 % of all "
+    "back-tests, within 3 points.",
     slow=True,
 )
 def on_returns_without_skill_false_discoveries_stay_nominal() -> Finding:

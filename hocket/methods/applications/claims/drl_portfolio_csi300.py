@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from hocket.apps.studies.backtests import sharpe_difference
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, inspect_rows, say
