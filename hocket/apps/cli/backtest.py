@@ -75,7 +75,7 @@ def _run(options: argparse.Namespace, pairs: Pairs) -> int:
         if name != baseline:
             row["difference"] = backtests.sharpe_difference(mine, other, key, **how).to_json()
             row["skill"] = backtests.probabilistic_sharpe(mine)
-            trials = returns[:, [number for number, one in enumerate(names) if one != baseline]]
+            trials = returns[:, [number for number, other_name in enumerate(names) if other_name != baseline]]
             row["deflated"] = backtests.deflated_sharpe(trials, place - (place > names.index(baseline)))
         rows.append(row)
     if options.json:

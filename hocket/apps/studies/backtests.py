@@ -35,7 +35,7 @@ def sharpe(returns: Array) -> Array:
 
 def block_length(periods: int) -> int:
     """The usual length of a block, `T^(1/3)` rounded up; of monthly or daily returns a few periods to weeks."""
-    return max(1, math.ceil(periods ** (1 / 3)))
+    return max(1, math.ceil(math.cbrt(periods)))
 
 
 def block_indices(key: Key, periods: int, block: int, draws: int = DRAWS) -> Indices:

@@ -44,14 +44,14 @@ class SharpeReward(Shaping):
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with these rewards at its decisions."""
-        seen = batch.occurrences
+        occurrences = batch.occurrences
         reward, rows = rewards_by_occurrence(batch), batch.trajectories
-        used = (seen.weight != 0).double()
-        count = segment_sum(used, seen.trajectory, rows).clamp(min=1)
-        mean = segment_sum(reward * used, seen.trajectory, rows) / count
-        centred = (reward - mean[seen.trajectory]) * used
-        deviation = (segment_sum(centred**2, seen.trajectory, rows) / count).sqrt().clamp(min=self.least)
-        ratio, scaled = (mean / deviation)[seen.trajectory], centred / deviation[seen.trajectory]
+        used = (occurrences.weight != 0).double()
+        count = segment_sum(used, occurrences.trajectory, rows).clamp(min=1)
+        mean = segment_sum(reward * used, occurrences.trajectory, rows) / count
+        centred = (reward - mean[occurrences.trajectory]) * used
+        deviation = (segment_sum(centred**2, occurrences.trajectory, rows) / count).sqrt().clamp(min=self.least)
+        ratio, scaled = (mean / deviation)[occurrences.trajectory], centred / deviation[occurrences.trajectory]
         paid = (ratio + scaled - ratio / 2 * (scaled**2 - 1)) * used
         return paid_at_decisions(batch, paid)
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -183,17 +184,17 @@ def fitted_gains(values: Array, auctions_left: int, settings: BudgetBidder, key:
     for _ in range(settings.fits):
         optimiser.zero_grad()
         loss = ((top * torch.sigmoid(network(inputs).squeeze(-1)) - target) ** 2).mean()
-        loss.backward()
+        torch.autograd.backward(loss)
         optimiser.step()
         schedule.step()
     with torch.no_grad():
         left = np.repeat(np.arange(small, auctions_left), budget)
-        asked = torch.from_numpy(_features(left, np.tile(np.arange(budget), auctions_left - small)))
-        gains = top * torch.sigmoid(network(asked).squeeze(-1)).numpy().reshape(-1, budget)
+        rows_asked = torch.from_numpy(_features(left, np.tile(np.arange(budget), auctions_left - small)))
+        gains = top * torch.sigmoid(network(rows_asked).squeeze(-1)).numpy().reshape(-1, budget)
     return np.asarray(gains, np.float64), float(loss.detach()) ** 0.5
 
 
-def _features(left: Array, budget: Array) -> Array:
+def _features(left: NDArray[np.int64], budget: NDArray[np.int64]) -> Array:
     """What the network reads of t auctions and a budget: logarithms of the budget an auction, and 1 / t."""
     return np.stack([np.log((budget + 0.5) / left), np.sqrt((budget + 0.5) / left), 1 / left], 1).astype(np.float64)
 

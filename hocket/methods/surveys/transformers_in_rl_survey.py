@@ -50,7 +50,8 @@ class Attention(nn.Module):
         """The weight of every row, `[.., length]`; 0 where none is `present`."""
         query, keys = self.queries(rows[..., 0, :]), self.keys(rows)
         score = (keys * query[..., None, :]).sum(-1) / math.sqrt(query.shape[-1]) + self.ages
-        return score.masked_fill(~present, -math.inf).softmax(-1)
+        shares: Tensor = score.masked_fill(~present, -math.inf).softmax(-1)
+        return shares
 
     def forward(self, rows: Tensor, present: Tensor) -> Tensor:
         return torch.tanh((self.weights(rows, present)[..., None] * self.values(rows)).sum(-2))

@@ -51,7 +51,7 @@ class Corridor:
         return 4
 
     def oracle(self, seed: int) -> BestValue:
-        """Straight on, then as the cue said."""
+        """Straight on, then the way of the cue."""
         return BestValue(RIGHT_PAY)
 
     def open(self, width: int) -> JointEnvironment:

@@ -20,7 +20,7 @@ KEY = Key.of(0).derive("industry")
 
 
 @claim(
-    "On returns without skill a random portfolio is told from equal weights, one way or the other, in 5 % of all "
+    "On returns without skill the interval of a random portfolio's difference from equal weights leaves out 0 in 5 % of all "
     "back-tests, within 3 points.",
     slow=True,
 )
@@ -31,9 +31,9 @@ def on_returns_without_skill_false_discoveries_stay_nominal() -> Finding:
         draw = KEY.derive("trial", trial).numpy()
         returns = 0.01 * draw.standard_normal((250, 10))
         weights = draw.dirichlet(np.full(10, 0.5))
-        found = sharpe_difference(returns @ weights, returns.mean(1), KEY.derive("blocks", trial), draws=400)
-        false["more"] += found.low > 0
-        false["less"] += found.high < 0
+        gap = sharpe_difference(returns @ weights, returns.mean(1), KEY.derive("blocks", trial), draws=400)
+        false["more"] += gap.low > 0
+        false["less"] += gap.high < 0
     rate = sum(false.values()) / count
     return Finding(0.02 <= rate <= 0.08, say(rate=rate, **false))
 
@@ -53,9 +53,9 @@ def the_best_of_many_looks_skilled() -> Finding:
     "A strategy with skill, a ratio of 0.3 a period among 9 without, is found by the deflated ratio in 9 of 10 cases."
 )
 def a_strategy_with_skill_is_found() -> Finding:
-    found = 0
+    hits = 0
     for trial in range(60):
         returns = 0.01 * KEY.derive("skill", trial).numpy().standard_normal((500, 10))
         returns[:, 3] += 0.003
-        found += deflated_sharpe(returns, 3) > 0.9
-    return Finding(found > 0.9 * 60, say(found=found / 60, needed_of_ten=best_of_trials([0.0, 0.09] * 5)))
+        hits += deflated_sharpe(returns, 3) > 0.9
+    return Finding(hits > 0.9 * 60, say(found=hits / 60, needed_of_ten=best_of_trials([0.0, 0.09] * 5)))

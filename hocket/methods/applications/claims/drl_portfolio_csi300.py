@@ -115,10 +115,10 @@ def trained_on_the_return_it_goes_to_the_highest_mean() -> Finding:
 
 @claim(
     "On 20 US stocks, trained on 1990 to 2014 and traded daily from 2015 to 2022, neither it nor the plug-in tangency "
-    "portfolio is told from equal weights before costs: intervals of the differences cover 0. Costs take from it.",
+    "portfolio differs from equal weights before costs: intervals of the differences cover 0. Costs take from it.",
     slow=True,
 )
-def on_real_stocks_no_agent_is_told_from_equal_weights() -> Finding:
+def on_real_stocks_no_agent_differs_from_equal_weights() -> Finding:
     later = world_of("market:sp500?begin=2015&end=2022&length=2010")
     past, panel = stock_returns(1990, 2014), later.path(1)[later.window :]
     weights, net = greedy_play(investor("drl-portfolio-csi300", "market:sp500", 0, 20), later, 1)

@@ -60,8 +60,8 @@ def the_shortest_pulse_has_the_known_product() -> Finding:
     wide = np.zeros(fine)
     wide[fine // 2 - POINTS // 2 : fine // 2 + POINTS // 2] = AMPLITUDES
     shape = np.abs(np.fft.fftshift(np.fft.ifft(np.fft.ifftshift(wide)))) ** 2
-    moments = (np.arange(fine) - fine // 2) * 2 * math.pi / (fine * SPACING)
-    grid = np.linspace(FREQUENCIES[0], FREQUENCIES[-1], 200_001)
+    moments: Array = (np.arange(fine) - fine // 2) * 2 * math.pi / (fine * SPACING)
+    grid: Array = np.linspace(FREQUENCIES[0], FREQUENCIES[-1], 200_001)
     product = _width(moments, shape) * _width(grid, np.exp(-(grid**2) / 2)) / (2 * math.pi)
     return Finding(
         abs(product - 2 * math.log(2) / math.pi) < 1e-3, say(product=product, known=2 * math.log(2) / math.pi)
@@ -126,7 +126,7 @@ def _searched(seed: int, evaluations: int) -> Array:
         mean = level + across @ np.linalg.solve(inside, values - level)
         spread = size * np.sqrt(np.maximum(1 - (across * np.linalg.solve(inside, across.T).T).sum(1), 1e-9))
         z = (mean - values.max()) / spread
-        normal = np.array([0.5 * (1 + math.erf(one / math.sqrt(2))) for one in z])
+        normal = np.array([0.5 * (1 + math.erf(score / math.sqrt(2))) for score in z])
         improvement = spread * (z * normal + np.exp(-z * z / 2) / math.sqrt(2 * math.pi))
         points = np.concatenate([points, drawn[[improvement.argmax()]]])
         values = np.append(values, pulse(dispersion + points[-1] * RANGES).max())

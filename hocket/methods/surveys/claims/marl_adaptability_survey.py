@@ -31,7 +31,8 @@ def _run(folder: str, name: str, recipe: str, task: str, steps: int) -> Path:
 
 def _drop(source: Path, other: Path, n: int) -> tuple[float, float, float]:
     rows = shift_drop(source, other, (), n=n, task=None, which="last")["rows"]
-    return rows[-1][1:]
+    _, drop, low, high = rows[-1]
+    return float(drop), float(low), float(high)
 
 
 @claim(
@@ -39,15 +40,15 @@ def _drop(source: Path, other: Path, n: int) -> tuple[float, float, float]:
     slow=True,
 )
 def under_each_of_four_changes_the_drop_is_measured() -> Finding:
-    seen, holds = dict[str, str](), True
+    drops, holds = dict[str, str](), True
     for shift, (recipe, home, shifted, steps) in SHIFTS.items():
         with tempfile.TemporaryDirectory() as folder:
             away, native = _run(folder, "away", recipe, home, steps), _run(folder, "native", recipe, shifted, steps)
             drop, low, high = _drop(away, native, 60)
             true = _drop(away, native, 600)[0]
         holds &= low <= true <= high
-        seen[shift] = f"{drop:.3f} in {low:.3f} to {high:.3f}, of 600 {true:.3f}"
-    return Finding(holds, str(seen))
+        drops[shift] = f"{drop:.3f} in {low:.3f} to {high:.3f}, of 600 {true:.3f}"
+    return Finding(holds, str(drops))
 
 
 @claim(

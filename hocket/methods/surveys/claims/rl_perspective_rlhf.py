@@ -38,8 +38,8 @@ def _slope(learner: Callable[[TabularMDP, float], Array], error: float = ERROR) 
     "With an error rate e the loss of cloning grows as T^2 and that of a learner on its own states as T.", "section 3"
 )
 def the_loss_of_cloning_grows_as_the_square() -> Finding:
-    clone, own = _slope(cloned), _slope(own_states)
-    return Finding(abs(clone - 2) < 0.05 and abs(own - 1) < 0.05, say(cloning=clone, own_states=own))
+    clone, visited = _slope(cloned), _slope(own_states)
+    return Finding(abs(clone - 2) < 0.05 and abs(visited - 1) < 0.05, say(cloning=clone, own_states=visited))
 
 
 @claim("For small eT the losses are e T (T - 1) / 2 and e (T - 1).", "derived here")
@@ -47,8 +47,8 @@ def for_small_errors_the_losses_are_known() -> Finding:
     ratios = []
     for horizon in HORIZONS:
         world = cliff(horizon)
-        clone, own = loss(world, cloned(world, 1e-7)), loss(world, own_states(world, 1e-7))
-        ratios += [clone / (1e-7 * horizon * (horizon - 1) / 2), own / (1e-7 * (horizon - 1))]
+        clone, visited = loss(world, cloned(world, 1e-7)), loss(world, own_states(world, 1e-7))
+        ratios += [clone / (1e-7 * horizon * (horizon - 1) / 2), visited / (1e-7 * (horizon - 1))]
     return Finding(max(abs(ratio - 1) for ratio in ratios) < 1e-4, say(smallest=min(ratios), largest=max(ratios)))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from hocket import tasks
 from hocket.apps.report import map as maps
@@ -14,7 +16,7 @@ from hocket.recipes import find
 claim = Claims("survey-llm-agent-optimization", "arXiv:2503.12434")
 
 MAZE = "maze?width=3&height=3&steps=10&reading=number"
-LEAVES = {
+LEAVES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "filtered-cloning": ("sft", {}),
     "reward-based": ("gigpo", {}),
     "actor-critic": ("ppo", {}),

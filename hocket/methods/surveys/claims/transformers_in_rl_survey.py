@@ -9,6 +9,7 @@ from hocket import tasks
 from hocket.apps.report import map as maps
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.core.surveys import Gap
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.claims.shipped_check import configured
 from hocket.lab.toys.teams import trained
@@ -35,11 +36,11 @@ def attention_is_counted_by_hand() -> Finding:
         query, keys, values = (net.weights[0].detach().numpy() for net in (layer.queries, layer.keys, layer.values))
         for length in (1, 3, 5):
             rows = draw.normal(size=(5, 3))
-            given = layer(torch.from_numpy(rows), torch.arange(5) < length).numpy()
+            context = layer(torch.from_numpy(rows), torch.arange(5) < length).numpy()
             scores = [(query @ rows[0]) @ (keys @ rows[k]) / 2 + float(layer.ages[k]) for k in range(length)]
             shares = np.exp(scores) / np.exp(scores).sum()
             wanted = np.tanh(sum(share * (values @ rows[k]) for k, share in enumerate(shares)))
-            off.append(float(np.abs(given - wanted).max()))
+            off.append(float(np.abs(context - wanted).max()))
     return Finding(max(off) < 1e-12, say(off=max(off)))
 
 
@@ -73,7 +74,7 @@ def in_the_corridor_attention_remembers() -> Finding:
 @claim("Every role and difficulty has a recipe, or the map says what is left out.")
 def every_role_has_a_recipe_or_a_reason() -> Finding:
     problems = maps.problems(TRANSFORMERS_IN_RL_SURVEY)
-    gaps = sum(isinstance(cell.holds, maps.Gap) for axis in TRANSFORMERS_IN_RL_SURVEY.axes for cell in axis.cells)
+    gaps = sum(isinstance(cell.holds, Gap) for axis in TRANSFORMERS_IN_RL_SURVEY.axes for cell in axis.cells)
     return Finding(not problems and gaps == 3, say(problems=len(problems), gaps=gaps))
 
 
