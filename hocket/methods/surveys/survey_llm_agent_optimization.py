@@ -12,7 +12,7 @@ SURVEY_LLM_AGENT_OPTIMIZATION = FieldSurvey(
     name="survey-llm-agent-optimization",
     title="A Survey on the Optimization of Large Language Model-based Agents",
     source="arXiv:2503.12434",
-    witness="the leaves with weights on one maze of several turns, a few steps each; what they learn at equal tokens "
+    witness="three leaves with weights on one maze of several turns, a few steps each; what they learn at equal tokens "
     "is for `hocket study --tokens`, and prompts are for `hocket optimise`",
     axes=(
         Axis(

@@ -60,7 +60,7 @@ def the_shortest_pulse_has_the_known_product() -> Finding:
     wide = np.zeros(fine)
     wide[fine // 2 - POINTS // 2 : fine // 2 + POINTS // 2] = AMPLITUDES
     shape = np.abs(np.fft.fftshift(np.fft.ifft(np.fft.ifftshift(wide)))) ** 2
-    moments: Array = (np.arange(fine) - fine // 2) * 2 * math.pi / (fine * SPACING)
+    moments = (np.arange(fine, dtype=np.float64) - fine // 2) * 2 * math.pi / (fine * SPACING)
     grid: Array = np.linspace(FREQUENCIES[0], FREQUENCIES[-1], 200_001)
     product = _width(moments, shape) * _width(grid, np.exp(-(grid**2) / 2)) / (2 * math.pi)
     return Finding(

