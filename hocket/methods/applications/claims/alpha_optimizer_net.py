@@ -20,8 +20,8 @@ KEY = Key.of(0).derive("industry")
 
 
 @claim(
-    "On returns without skill the interval of a random portfolio's difference from equal weights leaves out 0 in 5 % of "
-    "all back-tests, within 3 points.",
+    "On returns without skill the interval of a random portfolio's difference from equal weights leaves out 0 in 5 % "
+    "of all back-tests, within 3 points.",
     slow=True,
 )
 def on_returns_without_skill_false_discoveries_stay_nominal() -> Finding:
