@@ -13,7 +13,7 @@ from hocket.core.components import misplaced, replaced_all
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.joint import apart, together
 from hocket.core.policy_parts import PolicyPart
-from hocket.core.requirements import Requirement
+from hocket.core.requirements import Requirement, Shift
 from hocket.core.rooms import public
 from hocket.core.statistics import SampleStatistic
 from hocket.curriculum.random_order import Shuffled
@@ -50,7 +50,8 @@ class Recipe:
 
     Empty `rewards` mean the task's verifiers. `workflow` and `task` are names, the defaults for runs that name none.
     `cast` says which policy plays each role and when it learns. `hooks` act around every step. `requires` lists
-    properties of the experience without which the method reduces to another one. `conventions` names each choice that
+    properties of the experience without which the method reduces to another one, `survives` changes of the world
+    that what it learns is meant to stand without more training. `conventions` names each choice that
     the paper leaves open, and the choice made. `but` derives variants; it takes dotted paths.
 
     Raises:
@@ -69,6 +70,7 @@ class Recipe:
     note: str = ""
     task: str | None = None
     requires: tuple[Requirement, ...] = ()
+    survives: tuple[Shift, ...] = ()
 
     workflow: str | None = None
     cast: Cast = Shared()

@@ -13,8 +13,11 @@ from hocket.core.errors import ConfigurationError, suggestion
 RECIPES = Registry("recipe", ("hocket.methods",), constant("Recipe", r"\w+\.but"))
 """Every recipe of `hocket.methods` and of installed packages; `hocket.recipes` finds them."""
 
-ANALYSES = Registry("analysis", ("hocket.methods",), constant("Analysis"))
+ANALYSES = Registry("analysis", ("hocket.methods",), constant("Analysis", "FieldSurvey"))
 """Catalogue rows that are no recipe."""
+
+SURVEYS = Registry("survey", ("hocket.methods.surveys",), constant("FieldSurvey"))
+"""Surveys whose taxonomy the library maps, see `hocket.core.surveys`; they are analyses too."""
 
 TASKS = Registry("task", ("hocket.tasks", "hocket.zoo", "hocket.methods"), constant("TaskForm"))
 """Constants that are a `TaskForm`; `hocket.tasks` finds tasks."""

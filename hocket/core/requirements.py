@@ -1,15 +1,18 @@
-"""What experience must hold for a method to be itself, as a recipe declares it in `requires`."""
+"""What experience must hold for a method to be itself (`requires`), and which changes it stands (`survives`)."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import cast
+from typing import Literal, cast
 
 from hocket.core.batch import Level
 from hocket.core.columns import SENDER, TOOL_CALLS
 from hocket.types import Trajectory
+
+Shift = Literal["agent count", "goals", "dynamics", "partners"]
+"""A change of the world between training and use."""
 
 
 class Requirement(enum.Enum):

@@ -113,6 +113,19 @@ class Moved:
     failures: Mapping[int, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class BestValue:
+    """The best success of an episode, as a world's `oracle(seed)` knows it by other code than its own.
+
+    Attributes:
+        value: the success, which for a joint world is the mean of the agents' returns. exact: whether it can be
+            reached; else it is a bound, which nothing exceeds.
+    """
+
+    value: float
+    exact: bool = True
+
+
 class JointEnvironment(ABC):
     """B copies of a world in lockstep. A copy's episode depends on its seed and actions, not on the other copies.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ import numpy as np
 from hocket.core.batch import Level
 from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
-from hocket.core.worlds import JointWorld, Plane, Ranges, Slots
+from hocket.core.worlds import BestValue, JointWorld, Plane, Ranges, Slots
 from hocket.stages import Reward, Split
 from hocket.tasks.gym import ACTOR_CRITIC, GROUPED
 from hocket.types import Scenario, Trajectory
@@ -89,6 +89,11 @@ class JointTask:
         score = trajectory.scores.get("reward")
         earned = 0.0 if score is None else float(np.sum(np.asarray(score.value, dtype=np.float64)))
         return earned / len(self.world.agents)
+
+    def oracle(self, scenario: Scenario) -> BestValue | None:
+        """The best success of a scenario, or a bound; None where the world does not know."""
+        known: Callable[[int], BestValue] | None = getattr(self.world, "oracle", None)
+        return None if known is None or scenario.seed is None else known(scenario.seed)
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """`truncated`: whether a limit of time ended the part of some agent."""

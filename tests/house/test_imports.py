@@ -77,6 +77,7 @@ ALLOWED: Mapping[str, set[str]] = {
         "nano",
         "lab",
         "play",
+        "report",
         "studies",
         "front",
     }

@@ -363,6 +363,8 @@ def _eval(parser: _Parser) -> None:
         "--blind", action="store_true", help="show a grey picture in place of each: what words alone give"
     )
     parser.add_argument("--against", metavar="RUN2", help="a run or model to compare answers with")
+    beside = "with --task SHIFTED: what RUN loses there to RUN2, trained there, on the same scenarios"
+    parser.add_argument("--beside", metavar="RUN2", help=beside)
     parser.add_argument("--judge", metavar="NAME", help="with --against: the judge that compares answers (the task)")
     parser.add_argument("--temperature", type=float, metavar="T", help="with --against: temperature of both (0)")
     parser.add_argument("--checkpoint", choices=("last", "best"), default="last")

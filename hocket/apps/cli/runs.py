@@ -28,6 +28,8 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
         return _searched(source, options, pairs)
     if options.against is not None:
         return _against(source, options, pairs)
+    if options.beside is not None:
+        return _beside(source, options, pairs)
     stray = next((flag for flag in ("judge", "temperature") if getattr(options, flag) is not None), None)
     if stray is not None:
         raise ConfigurationError(f"--{stray} is for comparing answers: add --against RUN2, or drop it")
@@ -61,7 +63,7 @@ def _searched(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
     """Answers that the run's own value chose."""
     from hocket.apps.report.evaluation import search_run
 
-    others = ("against", "judge", "temperature", "samples", "answers")
+    others = ("against", "beside", "judge", "temperature", "samples", "answers")
     if stray := next((flag for flag in others if getattr(options, flag)), None):
         raise ConfigurationError(f"--{stray} and --search are two measurements; choose one")
     print(f"searching for answers to {options.n} unseen problems; a smaller --n is faster", file=sys.stderr)
@@ -91,11 +93,23 @@ def _measured(found: Mapping[str, Any], *, as_json: bool) -> int:
     return 0
 
 
+def _beside(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
+    """What a run loses, on a task that it was not trained on, to one that was."""
+    from hocket.apps.report.shift import shift_drop
+
+    if stray := next((flag for flag in ("samples", "judge", "temperature") if getattr(options, flag)), None):
+        raise ConfigurationError(f"--{stray} and --beside are two measurements; choose one")
+    other = find_source(options.beside, options.runs)
+    print(f"measuring both on the same {options.n} unseen scenarios; a smaller --n is faster", file=sys.stderr)
+    how: dict[str, Any] = {"n": options.n, "task": options.task, "which": options.checkpoint, "trust": options.trust}
+    return _measured(shift_drop(source, other, pairs, **how), as_json=options.json)
+
+
 def _against(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
     """Win rates over another run or model."""
     from hocket.apps.report.answer_comparison import compare_answers
 
-    if stray := next((flag for flag in ("samples", "answers") if getattr(options, flag)), None):
+    if stray := next((flag for flag in ("samples", "answers", "beside") if getattr(options, flag)), None):
         raise ConfigurationError(f"--{stray} and --against are two measurements; choose one")
     other = find_source(options.against, options.runs)
     judged = f"by {options.judge}" if options.judge else "by the task"

@@ -48,6 +48,7 @@ def card_of(recipe: Recipe) -> dict[str, Any]:
         "note": recipe.note,
         "task": recipe.task,
         "requires": [one.value for one in recipe.requires],
+        **({"survives": list(recipe.survives)} if recipe.survives else {}),
         "formula": recipe.formula,
         "conventions": dict(recipe.conventions),
         "composition": {name: plain[name] for name in SLOTS if plain[name] is not None},

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,9 @@ from hocket import tasks
 from hocket.core import sums
 from hocket.core.answers import add_answers
 from hocket.core.errors import ConfigurationError
+from hocket.core.intervals import mean_interval
 from hocket.core.media import reader_of
+from hocket.core.worlds import BestValue
 from hocket.stages import Reward, Task
 from hocket.train import config as configuration
 from hocket.train.aio import run_async
@@ -28,9 +31,14 @@ from hocket.train.search_evaluation import sought, way_of
 from hocket.train.settings import Config
 from hocket.train.trust import run_pairs
 from hocket.train.unseen_scenarios import measured
+from hocket.types import Scenario
 
 if TYPE_CHECKING:
     from hocket.policies.family import Precision
+
+
+NEGLIGIBLE = 1e-6
+"""By how much of its size a success may exceed its oracle's, for rounding."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +136,7 @@ def evaluate_run(
     if (drawn := greedy.sampled) is not None:
         rows.append((f"{SAMPLED} {measure.name}", drawn.success, drawn.low, drawn.high))
         rows = rows[::-1] if greedy.leads == SAMPLED else rows
+    rows += _gaps(found_task, greedy)
     told = recorded_rows(greedy.recorded, greedy.recorded, apart=measure.name)
     ends = {metric: interval_of(greedy.recorded, metric) for metric, _, share in told if share}
     rows += [(words, greedy.recorded[metric], *found) for metric, words, _ in told if (found := ends.get(metric))]
@@ -172,6 +181,29 @@ def _blindfold(subject: EvaluationSubject) -> None:
         )
     for reader in readers:
         reader.blind = True
+
+
+def _gaps(task: Task, result: EvaluationResult) -> list[tuple[str, float, float, float]]:
+    """Rows for the best success of the same scenarios and for what greedy play lacks of it, where the task knows it.
+
+    Raises:
+        ConfigurationError: where a policy did better than the oracle says that anything can.
+    """
+    oracle: Callable[[Scenario], BestValue | None] | None = getattr(task, "oracle", None)
+    known = [] if oracle is None else [oracle(trajectory.scenario) for trajectory in result.trajectories]
+    best = [value for value in known if value is not None]
+    if not best or len(best) < len(result.each):
+        return []
+    for trajectory, value, success in zip(result.trajectories, best, result.each, strict=True):
+        if success > value.value + NEGLIGIBLE * max(1.0, abs(value.value)):
+            raise ConfigurationError(
+                f"task {task.name}: scenario {trajectory.scenario.id} earned {success:.6g}, and its oracle says that "
+                f"nothing earns more than {value.value:.6g}; the world or its oracle is wrong"
+            )
+    word = "best" if all(value.exact for value in best) else "bound"
+    gaps = [value.value - success for value, success in zip(best, result.each, strict=True)]
+    mean = sums.mean([value.value for value in best])
+    return [(f"the {word}", mean, math.nan, math.nan), (f"gap to the {word}", sums.mean(gaps), *mean_interval(gaps))]
 
 
 def search_run(

@@ -10,6 +10,7 @@ from hocket.apps.report import cards
 from hocket.apps.report.cards import card_of
 from hocket.apps.report.catalogue import catalogue_page
 from hocket.apps.report.known_flags import known_flags_page
+from hocket.apps.report.map import map_page
 from hocket.apps.report.methods import grade
 from hocket.apps.report.mutants import mutants_page
 from hocket.apps.report.primitives import ROOMS, primitives
@@ -34,6 +35,7 @@ def write_docs(folder: Path) -> list[Path]:
         "theorems.md": theorems_page(),
         "mutation.md": mutants_page(),
         "known-flags.md": known_flags_page(),
+        "map.md": map_page(),
     }
     for name, text in pages.items():
         (folder / name).write_text(text)

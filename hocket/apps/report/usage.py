@@ -79,6 +79,8 @@ PUBLIC: Mapping[str, str] = {
     "hocket.lab.exact.worlds": "worlds of solvers by name",
     "hocket.lab.exploitability": "how far the players of a game, a user's run among them, are from an equilibrium",
     # What documents an interface, or is for tests and benchmarks of the library.
+    "hocket.apps.studies.backtests": "statistics of users' own back-tests",
+    "hocket.core.surveys": "what maps of surveys are written with",
     "hocket.lab.claims.registry.all_checks": "tests and benchmarks of all claims",
 }
 """What has fewer users on purpose, by dotted prefix of module or definition, and what it is for."""

@@ -30,7 +30,7 @@ ENGINE = frozenset({"hocket.update.problem"})
 PIECE = re.compile(rf"^\s*from (hocket\.(?:{'|'.join(map(re.escape, ROOMS))})\.[\w.]+) import ", re.MULTILINE)
 _REMARK = re.compile(r"^[ \t]*(?:#.*)?\n", re.MULTILINE)
 _WORDS = re.compile(
-    r"^    (?:title|source|family|catalogue_ids|axes|formula|conventions|note|task|requires)=.*\n"
+    r"^    (?:title|source|family|catalogue_ids|axes|formula|conventions|note|task|requires|survives)=.*\n"
     r"(?:(?:    [ \t\"\])}].*)?\n)*"
     r"|^from hocket\.core\.requirements import .*\n",
     re.MULTILINE,

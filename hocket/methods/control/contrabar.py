@@ -153,6 +153,7 @@ CONTRABAR = PPO.but(
     catalogue_ids=("contrabar",),
     family="actor-critic",
     axes=("policy", "objective"),
+    survives=("goals", "dynamics"),
     formula="PPO of pi(a | o_t, c_t) - 0.1 H,  c_t = GRU(o_1..o_t),  "
     "c trained by  -mean_t sum_k log( exp f(z_{t+k}, u_k) / sum_j exp f(z^j_{t+k}, u_k) ),  "
     "u_k = GRU(u_{k-1}, a_{t+k-1})",

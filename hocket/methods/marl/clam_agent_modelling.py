@@ -171,6 +171,7 @@ CLAM = PPO.but(
     catalogue_ids=("clam-agent-modelling",),
     family="actor-critic",
     axes=("policy", "team"),
+    survives=("partners",),
     formula="PPO of pi(a | o_t, z_t) - 0.1 H,  z_t = attention over o_1..o_t,  "
     "z trained by  -mean_t log( exp(x . x' / tau) / sum_j exp(x . x_j / tau) ),  x = g(z) / |g(z)| of a view",
     conventions={

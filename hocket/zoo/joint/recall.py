@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.worlds import JointEnvironment, Moved, Seat
+from hocket.core.worlds import BestValue, JointEnvironment, Moved, Seat
 
 FORWARD = 0
 RIGHT_PAY, OTHERWISE = 4.0, -0.1
@@ -49,6 +49,10 @@ class Corridor:
     @property
     def joint(self) -> int:
         return 4
+
+    def oracle(self, seed: int) -> BestValue:
+        """Straight on, then the way of the cue."""
+        return BestValue(RIGHT_PAY)
 
     def open(self, width: int) -> JointEnvironment:
         return _Walks(self, width)

@@ -189,6 +189,7 @@ BARDEC_POMDP = MAPPO.but(
     "DIG-Beihang/EIR-MAPPO",
     catalogue_ids=("bardec-pomdp",),
     axes=("team", "system", "objective"),
+    survives=("partners",),
     formula="members:  PPO of pi(a_i | o_i, b_i),  b_i = sigmoid(w GRU(o_i1..o_it)) trained by "
     "-sum_j [theta_j log b_ij + (1 - theta_j) log(1 - b_ij)],  V of the state and the types theta;  "
     "adversary:  PPO on minus the team's pay, at every step, the members at every second",

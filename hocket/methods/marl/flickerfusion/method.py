@@ -57,6 +57,7 @@ FLICKERFUSION = IPPO.but(
     source="FlickerFusion, arXiv:2410.15876",
     catalogue_ids=("flickerfusion",),
     axes=("policy", "environment", "team"),
+    survives=("agent count",),
     formula="training:  o~_i = (own, {row_j : j in K_i}),  |K_i| ~ U{1..min(n, 2)},  K_i drawn evenly at every step;  "
     "met with more:  |K_i| = min(n, 2);  all else as ippo of o~",
     conventions={

@@ -1,0 +1,1 @@
+"""Applications: worlds of use, and what learners are worth in them beside an oracle or an honest baseline."""
