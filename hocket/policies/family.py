@@ -230,8 +230,8 @@ class Layer:
             return projected, None
         shape = self.form.attention
         if shape.behind:
-            gates = shape.heads * shape.size
-            return projected[:, :-gates].contiguous(), projected[:, -gates:]
+            behind = shape.heads * shape.size
+            return projected[:, :-behind].contiguous(), projected[:, -behind:]
         both, rest = torch.split(projected, [2 * shape.heads * shape.size, 2 * shape.shared * shape.size], -1)
         queries, gates = both.reshape(len(both), shape.heads, 2, shape.size).unbind(2)
         return torch.cat((queries.flatten(1), rest), -1), gates.flatten(1)

@@ -32,5 +32,6 @@ class LayerInputs:
             return None
         seen = self._project(x.bfloat16() if self._narrow else x).to(x.dtype) * form.factor
         normal = finished(form.norm, self._norm, STEPS.norm, seen.reshape(-1, form.width), None)
-        rows = self._table(token).reshape(normal.shape)
-        return ((normal + rows) * form.share).view(len(x), -1, form.width).unbind(1)
+        rows: Tensor = self._table(token).reshape(normal.shape)
+        both: Sequence[Tensor] = ((normal + rows) * form.share).view(len(x), -1, form.width).unbind(1)
+        return both

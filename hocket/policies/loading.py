@@ -273,13 +273,23 @@ def _is_control_network(config: Path) -> bool:
 
 def _fetch(loader: Any, what: str, where: str, settings: dict[str, Any]) -> Any:
     """From a folder, else from the local hub cache, else from the hub; code that it brings is never run."""
+    from safetensors import SafetensorError
+
     settings = {**settings, "trust_remote_code": False}
     folder = Path(where).expanduser()
     if folder.is_dir():
         try:
             with without_progress_bars():
                 return loader.from_pretrained(str(folder), local_files_only=True, **settings)
-        except (OSError, ValueError, KeyError, RuntimeError, ImportError, pickle.UnpicklingError) as error:
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            RuntimeError,
+            ImportError,
+            pickle.UnpicklingError,
+            SafetensorError,
+        ) as error:
             raise ConfigurationError(f"the {what} in {where!r} cannot be read: {first_line(error)}") from error
     try:
         return loader.from_pretrained(where, local_files_only=True, **settings)
@@ -316,6 +326,8 @@ def first_line(error: BaseException) -> str:
         return f"transformers has no architecture {unknown[1]!r}; update transformers, or choose another model"
     if library := re.search(r"requires the (\S+) library", str(error)):
         return f"it needs the library {library[1]}; install it, or choose another model"
+    if type(error).__name__ == "SafetensorError":
+        return "a .safetensors file of it is cut short or broken; copy or download it again"
     if isinstance(error, pickle.UnpicklingError):
         return "its .bin file holds more than tensors, or is broken; convert it to safetensors where you trust it"
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

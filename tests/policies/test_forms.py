@@ -182,6 +182,7 @@ def test_in_bf16_only_products_are_rounded(kind):
 
 ADAPTERS: list[tuple[str, dict[str, Any]]] = [
     ("gemma3_text", {}),
+    ("gemma4_text", {}),
     ("phi3", {}),
     ("qwen2_moe", {}),
     ("deepseek_v3", {"targets": ("*self_attn*",)}),
@@ -213,6 +214,18 @@ def test_adapters_are_followed(tmp_path, kind, more):
     torch.testing.assert_close(found, due, atol=2e-4, rtol=0)
     for name, gradient in tiny_forms.weights(policy.module).items():
         torch.testing.assert_close(gradients[name], gradient, atol=2e-3, rtol=2e-3)
+
+
+def test_checkpointing_hands_keys_on_to_layers_that_borrow_them():
+    policy = CausalLM(tiny_forms.model("gemma4_text"), tiny_models.tokenizer())
+    batch, found = pack(sampled(policy, 2)[0]), []
+    for again in (False, True):
+        policy.checkpointing = again
+        policy.evaluate(batch, [Quantity.LOGP]).logp.sum().backward()
+        found.append(tiny_forms.weights(policy.module))
+        policy.module.zero_grad()
+    assert found[0].keys() == found[1].keys()
+    assert all(torch.equal(gradient, found[1][name]) for name, gradient in found[0].items())
 
 
 @pytest.mark.parametrize(("kind", "targets"), [("deepseek_v3", None), ("qwen3_moe", ("all-linear", "*experts*"))])

@@ -168,6 +168,13 @@ def test_weights_that_are_no_numbers_are_refused(model: Path) -> None:
         read_model(str(model), torch.float32)
 
 
+def test_a_file_of_weights_that_is_cut_short_is_refused(model: Path) -> None:
+    file = model / "model.safetensors"
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    with pytest.raises(ConfigurationError, match=r"cannot be read: a \.safetensors file of it is cut short or broken"):
+        read_model(str(model), torch.float32)
+
+
 def test_a_bin_file_is_read_as_tensors_alone(model: Path) -> None:
     weights = load_file(model / "model.safetensors")
     (model / "model.safetensors").unlink()
