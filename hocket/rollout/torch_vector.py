@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hocket.agents.environments.torch_vector_env import TorchVectorEnv
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key, uniforms_on
+from hocket.core.tensor_worlds import TorchVectorEnv
 from hocket.rollout.vector import VectorEpisode, VectorPlayer, episodes
 from hocket.types import Assignment, Trajectory
 

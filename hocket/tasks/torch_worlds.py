@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from hocket.agents.environments.flat_spaces import is_vector
-from hocket.agents.environments.torch_vector_env import TorchVectorEnv
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import uniforms_on
 from hocket.core.options import read_value
+from hocket.core.tensor_worlds import TorchVectorEnv
 from hocket.core.user_files import load_object
 from hocket.stages import Reward, Split
 from hocket.tasks import gym
