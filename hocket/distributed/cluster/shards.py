@@ -24,7 +24,7 @@ from torch.autograd import Function
 
 from hocket.core.errors import HocketError
 from hocket.distributed.cluster.fetch import Fetch
-from hocket.distributed.cluster.leaves import Ranks
+from hocket.distributed.cluster.leaves import Exchange
 from hocket.policies.family import Layer, Precision, Run, Visit, layer_of
 from hocket.policies.residence import Residence
 
@@ -33,14 +33,6 @@ PIECE = 64
 
 SERVE, FETCH, GIVE = range(3)
 """What a rank does in a round."""
-
-
-class Exchange(Ranks, Protocol):
-    """Ranks that can also give each of the others something of its own."""
-
-    def swapped(self, given: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
-        """What every rank gives this one, of these sizes; `given` are flat tensors of one type, one per rank."""
-        ...
 
 
 @dataclass(frozen=True)
