@@ -156,7 +156,7 @@ class LocalEngine(BatchedEngine):
         self.policy: CausalLM = policy
         most = max_bytes or _most_bytes(policy.device)
         self.max_bytes: int = most if beside is None else beside.max_bytes
-        self.drafts = drafts if beside is None else beside.drafts
+        self.drafts: int = drafts if beside is None else beside.drafts
         if self.drafts and (_functions(policy) is None or known_form(policy.model).recurrent):
             kind = policy.model.config.model_type
             say(f"policy {policy.name!r}: no tokens are drafted, as not every layer of {kind} attends over pages")

@@ -191,8 +191,8 @@ class Scheduler:
         rows, batch = self._rows, self._forward_batch
         self._take_pages()
         self._drafted = self._draft()
-        columns = (rows.token, rows.position, rows.owner, rows.state)
-        batch.begin(*(column[: rows.count] for column in columns), self._drafted)
+        live = slice(rows.count)
+        batch.begin(rows.token[live], rows.position[live], rows.owner[live], rows.state[live], self._drafted)
         if self._waiting or self._prefills:
             self._admit()
             self._copy(self._copies)

@@ -105,7 +105,7 @@ class ControlPolicy:
             ConfigurationError: where a part, or a form of actions or sight, computes on the processor.
         """
         forms = (*self.attached, self.action_form, self.sight.form, "its memory" if self.carries else None)
-        part = next((one for one in forms if one is not None), None)
+        part = next((form for form in forms if form is not None), None)
         if device.type != "cpu" and part is not None:
             name = part if isinstance(part, str) else type(part).__name__
             raise ConfigurationError(f"policy {self.name!r}: {name} computes on the processor; use --device cpu")
@@ -233,12 +233,11 @@ class ControlPolicy:
         """
         greedy = temperature == 0
         with torch.inference_mode():
-            kept = None if allowed is None else self._here(allowed)
             plain = bool((temperature == 1).all())
             action, logp = self.act(
                 self._here(observations),
                 self._here(uniforms),
-                allowed=kept,
+                allowed=None if allowed is None else self._here(allowed),
                 carried=carried,
                 temperature=None if plain else self._here(np.where(greedy, np.float32(1), temperature)),
                 greedy=self._here(greedy) if greedy.any() else None,
@@ -448,8 +447,8 @@ class ControlPolicy:
             seen if seen.shape == (length, self.observations) else blank[:length]
             for seen, length in zip(batch.observation, lengths, strict=True)
         ]
-        whole = np.concatenate([np.asarray(row, np.float32) for row in rows] or [blank])
-        return torch.from_numpy(whole).to(self.device)
+        joined = np.concatenate([np.asarray(row, np.float32) for row in rows] or [blank])
+        return torch.from_numpy(joined).to(self.device)
 
     def final_values(self, batch: Batch) -> Tensor:
         """Values of final states of trajectories cut short `[N]`, without gradient; 0 where the task itself ended."""

@@ -531,7 +531,7 @@ def _run_layer(
         # Experts and what records or replays a pass take all tokens at once.
         if not parts or len(normal) <= FEED_TOKENS or layer.experts is not None or type(steps) is not LayerSteps:
             return layer.feed(number, normal, steps)
-        return torch.cat([_again(layer.feed, number, part, steps) for part in normal.split(FEED_TOKENS)])
+        return torch.cat([_again(layer.feed, number, part, steps) for part in torch.split(normal, FEED_TOKENS)])
 
     x, normal = layer.before[0](x, delta, layer.dtype, steps)
     projected, gates = layer.apart(steps.product(layer.qkv, normal))

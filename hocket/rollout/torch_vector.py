@@ -16,39 +16,12 @@ from torch import Tensor
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key, uniforms_on
-from hocket.rollout.vector import Episode, VectorPlayer, episodes
+from hocket.core.tensor_worlds import TorchVectorEnv
+from hocket.rollout.vector import VectorEpisode, VectorPlayer, episodes
 from hocket.types import Assignment, Trajectory
 
 LOOKED = 32
 """Steps after which it is looked whether any first episode still goes on, for which the device is waited for."""
-
-
-class TorchVectorEnv(Protocol):
-    """N copies of one world, with all tensors on `device`. A copy that ends begins anew by itself.
-
-    Attributes:
-        copies: N. limit: the most steps of an episode.
-    """
-
-    copies: int
-    device: torch.device
-    limit: int
-
-    def reset(self, seeds: Tensor) -> Tensor:
-        """Begins an episode in every copy; what is seen, `[N, O]` float32.
-
-        That of copy i is drawn from `seeds[i]` (int64, on `device`) where the world can do so.
-        """
-        ...
-
-    def step(self, action: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """What is seen next `[N, O]`, rewards `[N]`, terminated and truncated `[N]` bool, and what was seen last.
-
-        Of a copy that ended the first is of its new episode, and the last one of the old.
-        """
-        ...
-
-    def close(self) -> None: ...
 
 
 class TorchWorld(Protocol):
@@ -115,26 +88,27 @@ def rolled(
         most: the steps after which a copy's first episode is cut, `[N]`; None for no such limit.
         first: whether play ends with the last of all first episodes.
     """
-    seen = world.reset(seeds)
+    observation = world.reset(seeds)
     place = torch.arange(controller.draws, device=world.device)
     alive = torch.ones(world.copies, dtype=torch.bool, device=world.device)
     terminated, length = ~alive, torch.zeros(world.copies, dtype=torch.int64, device=world.device)
-    last, steps_taken = seen, []
+    last, steps_taken = observation, []
     for step in range(steps):
         draws = uniforms_on(words[:, None], place + step * controller.draws)
-        action, logp = controller.act(seen, draws, temperature=temperature, greedy=greedy)
+        action, logp = controller.act(observation, draws, temperature=temperature, greedy=greedy)
         after, reward, ended, cut, final = world.step(action)
-        steps_taken.append((seen, action, logp, reward))
+        steps_taken.append((observation, action, logp, reward))
         length = length + alive
         last = torch.where(alive[:, None], final, last)
         terminated = terminated | (alive & ended)
         over = ended | cut
         alive = alive & ~(over if most is None else over | (length >= most))
-        seen = after
+        observation = after
         if first and step % LOOKED == LOOKED - 1 and not bool(alive.any()):
             break
-    seen, action, logp, reward = (torch.stack(column) for column in zip(*steps_taken, strict=True))
-    return TorchRecord(seen, action, logp, reward, length, terminated, ~alive, last)
+    columns = (torch.stack(column) for column in zip(*steps_taken, strict=True))
+    observation, action, logp, reward = columns
+    return TorchRecord(observation, action, logp, reward, length, terminated, ~alive, last)
 
 
 class TorchVectorPlayer(VectorPlayer):
@@ -161,7 +135,10 @@ class TorchVectorPlayer(VectorPlayer):
         """See `VectorPlayer.play`."""
         waiting = list(episodes(assignments, key))
         for actor in dict.fromkeys(episode.assignment.actor for episode in waiting):
-            controller, mine = self._controller(actor), [one for one in waiting if one.assignment.actor == actor]
+            controller, mine = (
+                self._controller(actor),
+                [episode for episode in waiting if episode.assignment.actor == actor],
+            )
             while mine:
                 world = self._world_now()
                 wave, mine = mine[: world.copies], mine[world.copies :]
@@ -180,22 +157,22 @@ class TorchVectorPlayer(VectorPlayer):
 
     def close(self) -> None:
         """Closes the world; the next `play` opens it anew."""
-        found, self._vector = self._vector, None
-        if found is not None:
-            found.close()
+        world, self._vector = self._vector, None
+        if world is not None:
+            world.close()
 
     def _world_now(self) -> TorchVectorEnv:
         if self._vector is None:
             self._vector = self._tensors.vector()
-            here = getattr(self.policy, "device", self._vector.device)
-            if here.type != self._vector.device.type:
+            device = getattr(self.policy, "device", self._vector.device)
+            if device.type != self._vector.device.type:
                 raise ConfigurationError(
                     f"{self.name} has its copies on {self._vector.device}, and policy {self.policy.name!r} is on "
-                    f"{here}; use --device {self._vector.device.type}"
+                    f"{device}; use --device {self._vector.device.type}"
                 )
         return self._vector
 
-    def _wave(self, world: TorchVectorEnv, controller: TorchController, wave: Sequence[Episode]) -> TorchRecord:
+    def _wave(self, world: TorchVectorEnv, controller: TorchController, wave: Sequence[VectorEpisode]) -> TorchRecord:
         idle, ways = world.copies - len(wave), [episode.assignment.decoding.temperature for episode in wave]
         budgets = [episode.assignment.budget or world.limit for episode in wave]
 
@@ -216,21 +193,23 @@ class TorchVectorPlayer(VectorPlayer):
             first=True,
         )
 
-    def _keep(self, record: TorchRecord, wave: Sequence[Episode]) -> None:
+    def _keep(self, record: TorchRecord, wave: Sequence[VectorEpisode]) -> None:
         """Copies a wave to the processor, and gives each attempt its own."""
         columns = (record.seen, record.action, record.logp, record.reward)
-        seen, action, logp, reward = (column.transpose(0, 1).contiguous().cpu().numpy() for column in columns)
-        last, length, terminated = (one.cpu().numpy() for one in (record.last, record.length, record.terminated))
+        arrays = [column.transpose(0, 1).contiguous().cpu().numpy() for column in columns]
+        observation, action, logp, reward = arrays
+        ends = (record.last, record.length, record.terminated)
+        last, length, terminated = (end.cpu().numpy() for end in ends)
         for row, episode in enumerate(wave):
             steps = int(length[row])
             if not np.isfinite(logp[row, :steps]).all():
-                if np.isfinite(seen[row, :steps]).all():
+                if np.isfinite(observation[row, :steps]).all():
                     raise HocketError(
                         f"policy {self.policy.name!r} gives log-probs that are not finite; lower update.lr"
                     )
                 episode.failure = "environment: ValueError: an observation is not finite"
                 continue
-            episode.observations = [*seen[row, :steps].copy()]
+            episode.observations = [*observation[row, :steps].copy()]
             episode.actions, episode.logps = [*action[row, :steps].copy()], logp[row, :steps].tolist()
             episode.rewards = reward[row, :steps].tolist()
             episode.terminated, episode.final_state = bool(terminated[row]), last[row].copy()

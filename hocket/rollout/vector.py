@@ -68,7 +68,7 @@ class VectorController(Protocol):
 
 
 @dataclass(eq=False)
-class Episode:
+class VectorEpisode:
     """One attempt being played."""
 
     place: int
@@ -169,7 +169,7 @@ class VectorPlayer:
             )
         return self.reference
 
-    def _recorded(self, episode: Episode) -> Trajectory:
+    def _recorded(self, episode: VectorEpisode) -> Trajectory:
         if episode.failure is None and not episode.finite:
             episode.failure = "environment: a reward or the last observation is not finite"
         played = episode.assignment.actor
@@ -202,10 +202,10 @@ class VectorPlayer:
 class _Pool:
     """The episodes being played now, one per slot."""
 
-    def __init__(self, player: VectorPlayer, policy: VectorController, waiting: Iterator[Episode]) -> None:
+    def __init__(self, player: VectorPlayer, policy: VectorController, waiting: Iterator[VectorEpisode]) -> None:
         self.player, self.policy, self.waiting = player, policy, waiting
         width, draws = player.width, policy.draws
-        self.slots: list[Episode | None] = [None] * width
+        self.slots: list[VectorEpisode | None] = [None] * width
         self.observations = np.zeros((width, policy.observations), np.float32)
         self.words = np.zeros((width, 1), np.uint64)
         self.counters = np.zeros((width, draws), np.uint64)
@@ -241,11 +241,11 @@ class _Pool:
             self.temperature[slot] = episode.assignment.decoding.temperature
             return
 
-    def _fail(self, slot: int, episode: Episode, error: Exception) -> None:
+    def _fail(self, slot: int, episode: VectorEpisode, error: Exception) -> None:
         episode.failure = f"environment: {type(error).__name__}: {error}"
         self.player.discard(slot)
 
-    def _blame(self, slot: int, episode: Episode) -> None:
+    def _blame(self, slot: int, episode: VectorEpisode) -> None:
         """A log-prob that is not finite is the environment's fault or the policy's."""
         if np.isfinite(self.observations[slot]).all():
             raise HocketError(
@@ -253,7 +253,7 @@ class _Pool:
             )
         self._fail(slot, episode, ValueError("an observation is not finite"))
 
-    def advance(self) -> list[Episode]:
+    def advance(self) -> list[VectorEpisode]:
         """One decision in every slot; returns the episodes that ended, whose slots are filled anew."""
         draws = uniforms(self.words, self.counters)
         actions, logps = self.policy.sample(self.observations, draws, self.temperature, **self.carried)
@@ -281,7 +281,7 @@ class _Pool:
             self._refill(slot)
         return ended
 
-    def _step(self, slot: int, episode: Episode, action: Any, logp: float) -> None:
+    def _step(self, slot: int, episode: VectorEpisode, action: Any, logp: float) -> None:
         given = action.copy() if isinstance(action, np.ndarray) else action
         try:
             seen, reward, terminated, truncated = self.player.environment(slot).step(given)
@@ -303,7 +303,7 @@ class _Pool:
         )
 
 
-def episodes(assignments: Sequence[Assignment], key: Key) -> Iterator[Episode]:
+def episodes(assignments: Sequence[Assignment], key: Key) -> Iterator[VectorEpisode]:
     """Every attempt, in assignment order, then sample order.
 
     Raises:
@@ -318,5 +318,5 @@ def episodes(assignments: Sequence[Assignment], key: Key) -> Iterator[Episode]:
             )
         for sample in range(assignment.first, assignment.first + assignment.samples):
             word = key.derive(assignment.scenario.id, assignment.source, sample).word
-            yield Episode(place, assignment, sample, word)
+            yield VectorEpisode(place, assignment, sample, word)
             place += 1

@@ -337,7 +337,7 @@ VALUES: Mapping[str, Any] = {"steps": 300, "network.hidden": [64, 64]}
 
 
 def suggested(recipe: Any, *, discrete: bool) -> Mapping[str, Any]:
-    """What suits a recipe on classic problems, by whether actions are discrete."""
+    """Settings of a recipe for classic problems, by whether actions are discrete."""
     if recipe.store is not None:
         return OFF_POLICY if not has_path(recipe, "objective.values.over") else {**OFF_POLICY, **VALUES}
     if has_path(recipe, "credit.lam"):

@@ -15,8 +15,8 @@ from hocket.agents.environments.flat_spaces import is_vector
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import uniforms_on
 from hocket.core.options import read_value
+from hocket.core.tensor_worlds import TorchVectorEnv
 from hocket.core.user_files import load_object
-from hocket.rollout.torch_vector import TorchVectorEnv
 from hocket.stages import Reward, Split
 from hocket.tasks import gym
 from hocket.tasks.form import TaskForm
@@ -83,9 +83,8 @@ class TensorEnvironment:
 
     def __init__(self, world: Any, name: str) -> None:
         self.world, self._name = world, name
-        absent = [
-            one for one in ("num_envs", "single_observation_space", "single_action_space") if not hasattr(world, one)
-        ]
+        members = ("num_envs", "single_observation_space", "single_action_space")
+        absent = [name for name in members if not hasattr(world, name)]
         if absent:
             raise ConfigurationError(
                 f"task {name}: {type(world).__name__} has no {absent[0]}; a vector environment has num_envs, "
@@ -110,8 +109,8 @@ class TensorEnvironment:
         return self._seen
 
     def step(self, action: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        seen, reward, terminated, truncated, infos = self.world.step(action)
-        after, ended, cut = self._vectors(seen), self._tensor(terminated).bool(), self._tensor(truncated).bool()
+        observation, reward, terminated, truncated, infos = self.world.step(action)
+        after, ended, cut = self._vectors(observation), self._tensor(terminated).bool(), self._tensor(truncated).bool()
         last = self._vectors(infos["final_obs"]) if "final_obs" in infos else self._seen
         final = torch.where((ended | cut)[:, None], last, after)
         self._seen = after
@@ -131,7 +130,8 @@ class TensorEnvironment:
                 f"task {self._name}: it gives {type(value).__name__} where torch tensors or dlpack are needed; a world "
                 "in numpy is --task gym:ENVIRONMENT or FILE.py:NAME"
             )
-        return torch.from_dlpack(value)
+        tensor: Tensor = torch.utils.dlpack.from_dlpack(value)
+        return tensor
 
 
 WORLDS: Mapping[str, type[TorchCartPole]] = {"cartpole": TorchCartPole}
@@ -197,8 +197,8 @@ class TorchTask:
             raise
         except Exception as error:
             raise ConfigurationError(f"task {self.name} cannot be made: {type(error).__name__}: {error}") from error
-        own: TorchVectorEnv = made if hasattr(made, "copies") else TensorEnvironment(made, self.name)
-        return own
+        world: TorchVectorEnv = made if hasattr(made, "copies") else TensorEnvironment(made, self.name)
+        return world
 
     def on(self, device: torch.device) -> Self:
         """The same with its copies on a device; a user's own environment says itself where they are."""

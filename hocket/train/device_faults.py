@@ -68,5 +68,5 @@ def refusal(device: torch.device, dtype: torch.dtype, head: int, group: int) -> 
 
     if column_of(device, dtype, head, group) is not PLAIN:
         return None
-    why = next(filter(None, (TRITON.refusal(one, device, dtype, head, group) for one in OPERATIONS)), None)
+    why = next(filter(None, (TRITON.refusal(each, device, dtype, head, group) for each in OPERATIONS)), None)
     return None if why is None else f"the model is computed in plain torch, which is slower: {why}"

@@ -266,16 +266,16 @@ def _worked(layer: LayerSize, plan: TrainingPlan, narrow: float, read: float) ->
     keys, values = layer.shared * layer.key, layer.shared * layer.value
     turned = layer.heads * layer.key + keys
     projected = turned + values
-    kept = narrow * (hidden + projected + turned + mixed)
+    saved = narrow * (hidden + projected + turned + mixed)
     if plan.lora is not None:
-        kept += narrow * projected  # What the adapter adds.
+        saved += narrow * projected  # What the adapter adds.
     # The gradients of the states and of what was mixed, those of what was projected in fp32, and these in their type.
     more = narrow * projected
     if plan.device != "cpu":
         more = max(more, 4.0 * (keys + values))
-    attention = kept + 4.0 * hidden + narrow * mixed + 4.0 * projected + more
+    attention = saved + 4.0 * hidden + narrow * mixed + 4.0 * projected + more
     # Inputs and outputs with their gradients; gate, up and their product with theirs, of as many as are fed at once.
-    fed = kept + 4.0 * hidden + narrow * 4 * hidden
+    fed = saved + 4.0 * hidden + narrow * 4 * hidden
     inner = narrow * (6 * layer.inner + 2 * layer.chosen * hidden)
     return max(attention * read, fed * read + inner * (read if layer.chosen else min(read, FEED_TOKENS)))
 

@@ -68,7 +68,7 @@ class MemoryRetry:
         if not self._policies:
             return False
         budget = int(min(2**24, *(policy.token_budget for policy in self._policies)))
-        checkpointing: Checkpointing = min((one.checkpointing for one in self._policies), key=CHECKPOINTING.index)
+        checkpointing: Checkpointing = min((policy.checkpointing for policy in self._policies), key=CHECKPOINTING.index)
         if budget > LEAST_BUDGET:
             budget = max(LEAST_BUDGET, budget // 2)
         elif not checkpointing:

@@ -42,9 +42,9 @@ class Resources:
         return_large_blocks(learners)
         if self.machine.memory.why:
             return
-        policies = [one.policy for one in learners if isinstance(one.policy, LanguageModel)]
+        policies = [learner.policy for learner in learners if isinstance(learner.policy, LanguageModel)]
         several = not isinstance(getattr(player, "workflow", SingleTurn()), SingleTurn)
-        for sentence in dict.fromkeys(slow_kernels(one) for one in policies):
+        for sentence in dict.fromkeys(slow_kernels(policy) for policy in policies):
             if sentence is not None:
                 self._recorder.say(sentence)
         try:

@@ -397,9 +397,9 @@ class Trainer:
                 raise HocketError(
                     f"out of memory in step {step}: lower rollout.samples, curriculum.prompts or decoding.max_tokens"
                 ) from error
-            if (said := lost(error)) is not None:
+            if (fault := lost(error)) is not None:
                 raise HocketError(
-                    f"the device failed in step {step} ({said}); once it computes again, go on from the last "
+                    f"the device failed in step {step} ({fault}); once it computes again, go on from the last "
                     f"checkpoint with hocket train --resume {self.folder.path}"
                 ) from error
             raise

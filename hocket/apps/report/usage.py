@@ -35,6 +35,7 @@ PUBLIC: Mapping[str, str] = {
     "hocket.agents.environments.browser": "any page in a browser",
     "hocket.agents.environments.miniwob": "an outside benchmark",
     "hocket.tasks.miniwob": "an outside benchmark",
+    "hocket.tasks.torch_worlds": "outside worlds of torch tensors",
     "hocket.agents.environments.pogema": "an outside library's worlds",
     "hocket.agents.search.gepa": "an outside library's search",
     # Loops of users.

@@ -43,6 +43,14 @@ class Ranks(Protocol):
         ...
 
 
+class Exchange(Ranks, Protocol):
+    """Ranks that can also give each of the others something of its own."""
+
+    def swapped(self, given: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
+        """What every rank gives this one, of these sizes; `given` are flat tensors of one type, one per rank."""
+        ...
+
+
 @dataclass(frozen=True)
 class SingleProcess:
     """One process that learns alone."""

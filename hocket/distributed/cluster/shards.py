@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from hocket.core.errors import HocketError
-from hocket.distributed.cluster.leaves import Ranks
+from hocket.distributed.cluster.fetch import Fetch
+from hocket.distributed.cluster.leaves import Exchange
 from hocket.policies.family import Layer, Precision, Run, Visit, layer_of
 from hocket.policies.residence import Residence
 
@@ -32,14 +33,6 @@ PIECE = 64
 
 SERVE, FETCH, GIVE = range(3)
 """What a rank does in a round."""
-
-
-class Exchange(Ranks, Protocol):
-    """Ranks that can also give each of the others something of its own."""
-
-    def swapped(self, given: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
-        """What every rank gives this one, of these sizes; `given` are flat tensors of one type, one per rank."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -118,39 +111,6 @@ class GradientSums(Protocol):
         ...
 
 
-class _Coming:
-    """A round that goes on beside what is computed. On CUDA it has a stream of its own.
-
-    Attributes:
-        unit: whose weights it brings.
-    """
-
-    def __init__(self, unit: Unit, work: Callable[[], object]) -> None:
-        self.unit, self._error = unit, None
-        self._device = unit.weights[0].share.device
-        cuda = self._device.type == "cuda"
-        self._stream = torch.cuda.Stream(self._device) if cuda else None  # type: ignore[no-untyped-call]
-        if self._stream is not None:  # What had this memory before is done with it first.
-            self._stream.wait_stream(torch.cuda.current_stream(self._device))
-        self._thread = threading.Thread(target=self._run, args=(work,), name="ahead", daemon=True)
-        self._thread.start()
-
-    def _run(self, work: Callable[[], object]) -> None:
-        try:
-            with torch.no_grad(), nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
-                work()
-        except BaseException as error:
-            self._error = error
-
-    def wait(self) -> None:
-        """Returns when it is over; raises what it raised."""
-        self._thread.join()
-        if self._stream is not None:
-            torch.cuda.current_stream(self._device).wait_stream(self._stream)
-        if self._error is not None:
-            raise self._error
-
-
 class Meeting:
     """Where ranks lend each other weights and give each other gradients.
 
@@ -177,7 +137,7 @@ class Meeting:
         self.gathered = self.peak = 0
         self.lock = threading.RLock()
         self._joint = self.prefetches = False
-        self._coming: _Coming | None = None
+        self._coming: tuple[Unit, Fetch] | None = None
 
     def unit(self, weights: Iterable[nn.Parameter]) -> Unit:
         """A new unit of weights, which from now on are held in shares."""
@@ -218,23 +178,27 @@ class Meeting:
 
     def ahead(self, unit: Unit) -> None:
         """Has the weights of the unit that is needed next come while something is computed; `come` waits for them."""
-        if not (self.prefetches and self._joint) or self._coming is not None or any(one.users for one in unit.weights):
+        if (
+            not (self.prefetches and self._joint)
+            or self._coming is not None
+            or any(held.users for held in unit.weights)
+        ):
             return
         for held in unit.weights:
             held.fill()
         self._use(unit)
-        self._coming = _Coming(unit, partial(self._round, FETCH, unit))
+        self._coming = unit, Fetch(partial(self._round, FETCH, unit), unit.weights[0].share.device)
 
     def _wait(self) -> None:
         """Waits for what comes; ranks meet in one round at a time."""
         if self._coming is not None:
-            self._coming.wait()
+            self._coming[1].wait()
 
     def _release_coming(self) -> None:
         """Leaves what came ahead to those who use it now."""
         coming, self._coming = self._coming, None
         if coming is not None:
-            self.go(coming.unit)
+            self.go(coming[0])
 
     def _use(self, *units: Unit) -> None:
         for held in (held for unit in units for held in unit.weights):

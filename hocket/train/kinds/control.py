@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hocket.policies.family import Precision
     from hocket.tasks.gym import GymTask
     from hocket.tasks.joint import JointTask
+    from hocket.tasks.torch_worlds import TorchTask
 
 
 _PICTURE = 8
@@ -56,7 +57,7 @@ class Control(Network):
         from hocket.rollout.vector import VectorPlayer
 
         if hasattr(task, "vector"):
-            return TorchVectorPlayer(task.on(policy.device), policy)
+            return TorchVectorPlayer(cast("TorchTask", task).on(policy.device), policy)
         return VectorPlayer(cast("GymTask", task), policy)
 
     def build(
