@@ -305,6 +305,7 @@ RANK_R1 = GRPO.but(
         "form": "a thought, then the answer's tags, anywhere in the response, as in the authors' code; the label with "
         "its brackets, white space around it aside",
         "documents": "the relevant one and others, drawn; the paper: a passage judged relevant and 19 of BM25's",
+        "KL": "none; the authors' script keeps that of TRL's GRPO, 0.04 by its default then",
         "sort": "heap of four, or bubbles; an answer without a label picks the first",
     },
     task="rerank",

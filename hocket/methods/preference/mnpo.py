@@ -101,6 +101,7 @@ MNPO = INPO.but(
         **{name: text for name, text in INPO.conventions.items() if name != "tau"},
         "population": "the policy that sampled and the two before it, uniformly weighted (update.opponents, "
         "update.decay); other models are not seated",
+        "eta": "as INPO's here; the release has 0.0075",
         "r": "a third: objective.measure.old = 1 - r = 2/3, as INPO's here",
         "round": "a step of four passes; update.every makes rounds longer",
     },

@@ -122,7 +122,7 @@ async def unscored(played: Sequence[Trajectory]) -> None:
     "the questions that they answer."
 )
 def as_shipped_8_more_at_1_2_times_the_temperature_where_at_most() -> Finding:
-    right = {"hard": {12}, "easy": {3, 4}, "half": {3, 4, 5, 6}, "most": {*range(4, 11)}, "lost": {3}}
+    right = {"hard": {12}, "easy": {3, 4}, "half": {3, 4, 5, 6}, "most": {*range(4, 11)}, "lost": {3}, "once": {5}}
     asks = {name: Scenario(name, name, seed=7, origin=f"of {name}") for name in right}
     asks["easy"] = replace(asks["easy"], prompt=({"role": "user", "content": "easy"},))
     asked = [Assignment(one, first=3, decoding=Decoding(temperature=0.5)) for one in asks.values()]
@@ -147,7 +147,7 @@ def as_shipped_8_more_at_1_2_times_the_temperature_where_at_most() -> Finding:
         work = rule.collect_with(state, asked, play=play, score=unscored, ledger=Ledger(), key=Key.of(0))
         made, state = run_async(work)
         first, hot = ([(one.samples, round(one.decoding.temperature, 9)) for one in call] for call in calls)
-        holds &= first == [(8, 0.5)] * 5 and hot == [(8, 0.6)] * 2
+        holds &= first == [(8, 0.5)] * 6 and hot == [(8, 0.6)] * 2
         holds &= [(one.scenario.id, one.first) for one in calls[1]] == [("hard", 11), ("lost", 11)]
         drawn = [one for one in made.trajectories if one.source != "replay"]
         holds &= [one.sample for one in drawn if HOT.present(one)] == list(range(11, 19)) * 2
@@ -156,7 +156,7 @@ def as_shipped_8_more_at_1_2_times_the_temperature_where_at_most() -> Finding:
         holds &= len(again) == (8 if number % 5 == 0 else 0)
         back += again
     rewards = {"hard": [1.0] + [0.0] * 7, "easy": [1.0] * 2 + [0.0] * 6, "most": [0.0] + [1.0] * 7}
-    kept = {name: group_relative(group)[0] for name, group in rewards.items()}
+    kept = {name: group_relative(rewards[name])[0] for name in rewards} | {"once": group_relative(rewards["hard"])[0]}
     holds &= {one.scenario.id for one in back} == set(kept)
     for one in back:
         name, (turn,) = one.scenario.id, one.turns
