@@ -77,4 +77,4 @@ def in_the_two_step_game_sums_settle_at_7_and_mixtures_find_8() -> Finding:
     return Finding(earned == {"vdn": [7, 7], "qmix": [8, 8]}, say(returns=earned))
 
 
-claim.shipped(QMIX, without={"objective": VDN.objective})
+claim.shipped(QMIX, without={"objective": VDN.objective}, steps=6)
