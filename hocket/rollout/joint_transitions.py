@@ -121,7 +121,7 @@ def joint_rows(batch: Batch, agents: Sequence[str], steps: int, gamma: float) ->
         if not columns or length(columns) < len(places):
             lack = "has no final observation" if columns else "makes no decision in any of these episodes"
             raise ConfigurationError(f"rows of a team need every agent, and {name} {lack}; use a recipe such as dqn")
-        present = np.asarray(occurrences.weight[chosen].numpy() != 0)
+        present: NDArray[np.bool_] = np.not_equal(occurrences.weight[chosen].numpy(), 0)
         columns = cut({**columns, "present": present}, present)
         for key, column in columns.items():
             blank = np.full((count, *column.shape[1:]), key.startswith("allowed"), column.dtype)
@@ -134,8 +134,8 @@ def joint_rows(batch: Batch, agents: Sequence[str], steps: int, gamma: float) ->
     held["team_paid"] = paid.astype(np.float32)
     if whole:
         held |= _joint_states(count, then)
-    some = np.stack([held[f"{number}/present"] for number in range(len(agents))]).any(0)
-    return cut(held, some)
+    some = sum(held[f"{number}/present"].astype(np.int64) for number in range(len(agents)))
+    return cut(held, np.flatnonzero(some))
 
 
 def _joint_states(count: int, then: Sequence[tuple[NDArray[Any], NDArray[Any], Columns]]) -> Columns:

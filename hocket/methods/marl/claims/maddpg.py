@@ -124,7 +124,7 @@ def a_critic_of_all_actions_explains_what_others_cause() -> Finding:
     for recipe in (MADDPG, IDDPG):
         policies = policies_of(recipe, shared=False)
         batch = agreeing_rows()
-        learner = Learner(policies["a"], recipe.but(**{"update.lr": 1e-2}), total_steps=1)
+        learner = Learner(policies["a"], recipe.but(**{"update.lr": 4e-2}), total_steps=1)
         for number in range(80):
             filled = _annotated(recipe, policies, batch)
             learner.learn_drawn(learner.credit_drawn(filled, 1), Key.of(number), 1, 1)
