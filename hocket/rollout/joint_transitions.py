@@ -128,8 +128,8 @@ def joint_rows(batch: Batch, agents: Sequence[str], steps: int, gamma: float) ->
             blank[places[present]] = column
             held[f"{number}/{key}"] = blank
         if whole:
-            seen = rows_of(mine.but(observation=split.joint, final_state=split.final_joint, allowed=()), steps, gamma)
-            then.append((places[present], columns["goes_on"] > 0, cut(seen, present)))
+            states = rows_of(mine.but(observation=split.joint, final_state=split.final_joint, allowed=()), steps, gamma)
+            then.append((places[present], columns["goes_on"] > 0, cut(states, present)))
     paid = np.stack([held[f"{number}/paid"] for number in range(len(agents))]).mean(0)
     held["team_paid"] = paid.astype(np.float32)
     if whole:
@@ -143,10 +143,10 @@ def _joint_states(count: int, then: Sequence[tuple[NDArray[Any], NDArray[Any], C
     size = then[0][2]["observed"].shape[1]
     held = {name: np.zeros((count, size), np.float32) for name in ("joint", "joint_then")}
     for last in (False, True):
-        for places, goes_on, seen in then:
+        for places, goes_on, states in then:
             chosen = goes_on == last
-            held["joint"][places[chosen]] = seen["observed"][chosen]
-            held["joint_then"][places[chosen]] = seen["following"][chosen]
+            held["joint"][places[chosen]] = states["observed"][chosen]
+            held["joint_then"][places[chosen]] = states["following"][chosen]
     return held
 
 
