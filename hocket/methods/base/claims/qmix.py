@@ -81,7 +81,7 @@ def the_teams_value_falls_in_no_agents_value() -> Finding:
     return Finding(least >= 0 and apart > 0.05, say(least_slope=least, mean_difference_of_states=apart))
 
 
-@claim("The team's best joint action, by enumeration, is each agent's mine best.", "eq. 4")
+@claim("The team's best joint action, by enumeration, is each agent's own best.", "eq. 4")
 def the_teams_best_action_is_each_agents_own_best() -> Finding:
     equal = {recipe.name: _agreement(recipe) for recipe in (VDN, QMIX)}
     return Finding(all(share == 1 for share in equal.values()), say(shares=equal))

@@ -139,7 +139,7 @@ def _agreeing_rows(count: int = 256) -> Batch:
 
 
 @claim(
-    "There a critic of all actions explains what is paid, and a critic of an agent's mine keeps the variance p (1 - p), "
+    "There a critic of all actions explains what is paid, and a critic of an agent's own keeps the variance p (1 - p), "
     "p = 0.5^(N - 1), that the others make.",
     "section 4.1",
 )
