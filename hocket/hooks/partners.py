@@ -15,7 +15,7 @@ from hocket.stages import Hook, HookContext, Player
 
 
 @dataclass(frozen=True)
-class Partner(ABC):
+class ScriptedRule(ABC):
     """A rule that plays a seat whose actions are one of several choices. A subclass gives the odds of each.
 
     Attributes:
@@ -61,7 +61,7 @@ class Partner(ABC):
 
 
 @dataclass(frozen=True)
-class Fixed(Partner):
+class FixedAction(ScriptedRule):
     """Takes one action, or with the chance `slip` any.
 
     Attributes:
@@ -82,7 +82,7 @@ class Fixed(Partner):
 
 
 @dataclass(frozen=True)
-class Copying(Partner):
+class Copying(ScriptedRule):
     """Takes the action that stands one-hot at place `at` of what it sees, or `first` where none stands there.
 
     In `dilemma:GAME` with `choices` moves the other player's last one stands at place `choices`: tit for tat.
@@ -113,15 +113,17 @@ class ScriptedPartners(Hook):
     """In a share of the steps a scripted partner, drawn evenly, takes a seat of every game; the others learn.
 
     Attributes:
-        partners: whom to draw from. share: of the steps.
+        partners: who is drawn. share: of the steps.
     """
 
-    partners: tuple[Partner, ...] = field(default=())
+    partners: tuple[ScriptedRule, ...] = field(default=())
     share: float = 0.5
 
     def __post_init__(self) -> None:
         if not self.partners:
-            raise ValueError("partners is empty; name at least one, such as {type: hocket.hooks.Fixed, action: 0}")
+            raise ValueError(
+                "partners is empty; name at least one, such as {type: hocket.hooks.FixedAction, action: 0}"
+            )
         if not 0 <= self.share <= 1:
             raise ValueError(f"share must be a share in [0, 1], not {self.share}")
 

@@ -82,7 +82,7 @@ class PastSelves(Hook):
     Control policies play a whole step in the same seats, so a step has guests or none. A policy in several seats gives
     one of them away; where each has one, one policy is drawn whose past self plays in its place. With `meta` = `nash`
     snapshots are drawn as in a Nash equilibrium of the zero-sum game among them (double oracle, McMahan et al. 2003;
-    Lanctot et al., arXiv 1711.00832), whose table is played when a snapshot enters; `games` draws as said above.
+    Lanctot et al., arXiv 1711.00832), whose table is played when a snapshot enters; `games` draws by `hardness`.
 
     Attributes:
         every: steps between snapshots. keep: the most snapshots of a policy, in memory and in checkpoints.

@@ -64,7 +64,7 @@ class TeamCritics(ValuePart):
     """Critics of what all agents see and do, for actors whose actions are one of several choices: MADDPG.
 
     The actor acts by its softmax. In its loss an action is drawn anew by Gumbel noise; its gradient is that of the
-    softmax with this noise. A policy that plays several agents is told which by a one-hot number.
+    softmax with this noise. A policy that plays several agents reads a one-hot number of each.
 
     Attributes:
         ensemble: how many critics; the smallest counts. central: whether critics read all agents, or only their own.
@@ -89,8 +89,8 @@ class TeamCritics(ValuePart):
                 f"policy {host.name!r}: critics of a team read actions that are one of several choices, and other "
                 "agents act otherwise; use ippo"
             )
-        whole = sum(seat.observations for seat in seats) + len(seats) * _most(host)
-        inputs = (whole if self.central else host.observations + _most(host)) + len(seats)
+        width = sum(seat.observations for seat in seats) + len(seats) * _most(host)
+        inputs = (width if self.central else host.observations + _most(host)) + len(seats)
         key = host.key.derive("critics")
         made = Critics(self.ensemble, (inputs, *host.hidden, 1), activation=host.network.activation, key=key)
         host.module.critics = made
@@ -149,15 +149,15 @@ class TeamCritics(ValuePart):
     def _inputs(
         self, host: PartHost, rows: EvaluatedRows, moment: Tensor, actions: Tensor, *, later: bool = False
     ) -> Tensor:
-        """What critics read, `[K, I]`: what is seen, all actions `[K, n, A]`, and whose value it is."""
+        """What critics read, `[K, I]`: what is sight, all actions `[K, n, A]`, and whose value it is."""
         batch = rows.batch
         agent = batch.agent[batch.turn[rows.places]]
         number = functional.one_hot(agent, actions.shape[1]).to(actions.dtype)
         if not self.central:
-            seen = rows.column(FOLLOWING)[:, : host.observations] if later else rows.seen
-            return torch.cat([seen, actions[torch.arange(len(agent)), agent], number], 1)
-        seen = _seen(host, batch, later=later)[moment]
-        return torch.cat([seen, actions.flatten(1), number], 1)
+            sight = rows.column(FOLLOWING)[:, : host.observations] if later else rows.seen
+            return torch.cat([sight, actions[torch.arange(len(agent)), agent], number], 1)
+        sight = _seen(host, batch, later=later)[moment]
+        return torch.cat([sight, actions.flatten(1), number], 1)
 
 
 @dataclass(frozen=True)
@@ -282,10 +282,10 @@ def _seen(host: PartHost, batch: Batch, *, later: bool) -> Tensor:
         if later:
             column, alive = _by_row(FOLLOWING.read(batch, "the policy"), batch), _going_on(batch)
             return torch.cat([column[:, number, :size] * alive[:, number] for number, size in enumerate(sizes)], 1)
-        seen = [
+        sight = [
             torch.from_numpy(np.asarray(rows)[:, :size]) for rows, size in zip(batch.observation, sizes, strict=True)
         ]
-        return torch.cat(seen, 1)
+        return torch.cat(sight, 1)
 
     source = batch.annotations[FOLLOWING.name] if later else batch.observation
     return host.cached("team later" if later else "team sight", source, make)

@@ -121,21 +121,21 @@ def joint_rows(batch: Batch, agents: Sequence[str], steps: int, gamma: float) ->
         if not columns or length(columns) < len(places):
             lack = "has no final observation" if columns else "makes no decision in any of these episodes"
             raise ConfigurationError(f"rows of a team need every agent, and {name} {lack}; use a recipe such as dqn")
-        present = np.asarray(occurrences.weight[chosen].numpy() != 0)
+        present: NDArray[np.bool_] = np.not_equal(occurrences.weight[chosen].numpy(), 0)
         columns = cut({**columns, "present": present}, present)
         for key, column in columns.items():
             blank = np.full((count, *column.shape[1:]), key.startswith("allowed"), column.dtype)
             blank[places[present]] = column
             held[f"{number}/{key}"] = blank
         if whole:
-            seen = rows_of(mine.but(observation=split.joint, final_state=split.final_joint, allowed=()), steps, gamma)
-            then.append((places[present], columns["goes_on"] > 0, cut(seen, present)))
+            states = rows_of(mine.but(observation=split.joint, final_state=split.final_joint, allowed=()), steps, gamma)
+            then.append((places[present], columns["goes_on"] > 0, cut(states, present)))
     paid = np.stack([held[f"{number}/paid"] for number in range(len(agents))]).mean(0)
     held["team_paid"] = paid.astype(np.float32)
     if whole:
         held |= _joint_states(count, then)
-    some = np.stack([held[f"{number}/present"] for number in range(len(agents))]).any(0)
-    return cut(held, some)
+    some = sum(held[f"{number}/present"].astype(np.int64) for number in range(len(agents)))
+    return cut(held, np.flatnonzero(some))
 
 
 def _joint_states(count: int, then: Sequence[tuple[NDArray[Any], NDArray[Any], Columns]]) -> Columns:
@@ -143,10 +143,10 @@ def _joint_states(count: int, then: Sequence[tuple[NDArray[Any], NDArray[Any], C
     size = then[0][2]["observed"].shape[1]
     held = {name: np.zeros((count, size), np.float32) for name in ("joint", "joint_then")}
     for last in (False, True):
-        for places, goes_on, seen in then:
+        for places, goes_on, states in then:
             chosen = goes_on == last
-            held["joint"][places[chosen]] = seen["observed"][chosen]
-            held["joint_then"][places[chosen]] = seen["following"][chosen]
+            held["joint"][places[chosen]] = states["observed"][chosen]
+            held["joint_then"][places[chosen]] = states["following"][chosen]
     return held
 
 

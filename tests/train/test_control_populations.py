@@ -8,7 +8,7 @@ import pytest
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.hooks.meta_solvers import nash, uniform
-from hocket.hooks.partners import Copying, Fixed, ScriptedPartners
+from hocket.hooks.partners import Copying, FixedAction, ScriptedPartners
 from hocket.hooks.past_selves import PastSelves
 from hocket.methods.marl.ippo import IPPO
 from hocket.train.assemble import build_parts
@@ -81,7 +81,7 @@ def test_a_payoff_table_is_what_its_members_earn_against_each_other():
 
 
 def test_scripted_partners_take_a_seat_and_the_others_learn():
-    hook = ScriptedPartners((Fixed(action=1), Copying(first=0)), share=1.0)
+    hook = ScriptedPartners((FixedAction(action=1), Copying(first=0)), share=1.0)
     _, results = run("dilemma:prisoners?rounds=4", 6, hook)
     seen = set()
     for result in results:
@@ -89,7 +89,7 @@ def test_scripted_partners_take_a_seat_and_the_others_learn():
             (guest,) = [turn for turn in trajectory.turns if turn.policy != "policy"]
             (learner,) = [turn for turn in trajectory.turns if turn.policy == "policy"]
             seen.add(guest.policy)
-            if guest.policy.startswith("Fixed"):
+            if guest.policy.startswith("FixedAction"):
                 assert guest.action.tolist() == [1] * 4
             else:
                 assert guest.action.tolist() == [0, *learner.action[:-1].tolist()]
@@ -102,7 +102,7 @@ def test_scripted_partners_take_a_seat_and_the_others_learn():
         ("gym:CartPole-v1", PastSelves(), {}, "has neither"),
         ("mpe:spread?length=2", PastSelves(meta="nash"), {}, "games of two seats"),
         ("dilemma:pennies", PastSelves(meta="nash"), {"cast": "separate"}, "set cast to shared"),
-        ("gym:CartPole-v1", ScriptedPartners((Fixed(),)), {}, "no seats for several"),
+        ("gym:CartPole-v1", ScriptedPartners((FixedAction(),)), {}, "no seats for several"),
     ],
 )
 def test_what_has_no_seats_is_refused_in_a_sentence(task, hook, settings, message):
@@ -114,6 +114,6 @@ def test_an_empty_population_is_refused():
     with pytest.raises(ValueError, match="partners is empty"):
         ScriptedPartners(())
     with pytest.raises(ValueError, match="action must be one of 2"):
-        Fixed(action=2)
+        FixedAction(action=2)
     with pytest.raises(ValueError, match="meta must be"):
         PastSelves(meta="best")

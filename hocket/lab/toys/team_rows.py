@@ -59,7 +59,7 @@ def policies_of(recipe: Recipe, *, shared: bool, seed: int = 0, world: Any = Non
 
 def episodes(*, shared: bool, seed: int = 0, count: int = 6) -> Batch:
     """Rewarded random episodes of the trio, some of whose agents end before the others; half end, half are cut."""
-    rng, found = Key.of(seed).derive("episodes").numpy(), []
+    rng, teams = Key.of(seed).derive("episodes").numpy(), []
     for number in range(count):
         size = int(rng.integers(3, 7))
         joint = rng.normal(size=(size + 1, JOINT)).astype(np.float32)
@@ -67,25 +67,25 @@ def episodes(*, shared: bool, seed: int = 0, count: int = 6) -> Batch:
         paid: list[NDArray[np.float64]] = []
         for place, agent in enumerate(Trio.agents):
             length = size - (place if number % 3 == 0 else 0)
-            seen = rng.normal(size=(length + 1, OBSERVATIONS)).astype(np.float32)
+            sight = rng.normal(size=(length + 1, OBSERVATIONS)).astype(np.float32)
             if shared:
-                seen = np.concatenate([seen, np.eye(3, dtype=np.float32)[[place] * (length + 1)]], 1)
+                sight = np.concatenate([sight, np.eye(3, dtype=np.float32)[[place] * (length + 1)]], 1)
             turn = Turn(
                 agent,
                 "policy" if shared else agent,
-                seen[:-1],
+                sight[:-1],
                 rng.integers(0, ACTIONS, length),
                 np.full(length, -1.0, np.float32),
                 time=np.arange(length),
                 joint=joint[:length],
             )
             over = length < size or number % 2 == 0
-            turn.end = End(over, not over, seen[-1], joint[length])
+            turn.end = End(over, not over, sight[-1], joint[length])
             team.turns.append(turn)
             paid.append(rng.normal(size=length))
         team.scores["reward"] = Score(np.concatenate(paid), Level.DECISION)
-        found.append(team)
-    batch = pack(found)
+        teams.append(team)
+    batch = pack(teams)
     return paid_at_decisions(batch, batch.scores["reward"].values)
 
 
@@ -95,23 +95,3 @@ def team_rows(recipe: Recipe, *, shared: bool, seed: int = 0, count: int = 16) -
     state = store.add(store.init(), episodes(shared=shared, seed=seed))
     drawn = store.draw(state, count, Key.of(seed).derive("draw"))
     return drawn.but(occurrences=recipe.credit(drawn))
-
-
-def agreeing_rows(count: int = 256) -> Batch:
-    """Rows of single moments in which each of three agents, paid 1 where all do action 0, does action 0 or 1."""
-    rng, found = Key.of(0).derive("agreeing").numpy(), []
-    for number in range(count):
-        actions = rng.integers(0, 2, 3)
-        team = Trajectory(Scenario(f"s{number}"), [], terminated=True)
-        for place, agent in enumerate(Trio.agents):
-            seen = np.zeros((1, OBSERVATIONS), np.float32)
-            turn = Turn(agent, agent, seen, actions[place : place + 1], np.full(1, -1.0, np.float32))
-            turn.time, turn.joint = np.zeros(1, np.int64), np.zeros((1, JOINT), np.float32)
-            turn.end = End(True, False, seen[0], turn.joint[0])
-            team.turns.append(turn)
-        team.scores["reward"] = Score(np.full(3, float(not actions.any())), Level.DECISION)
-        found.append(team)
-    batch = pack(found)
-    store = JointTransitions(size=count, rows=4, begin=0, gamma=GAMMA)
-    state = store.add(store.init(), paid_at_decisions(batch, batch.scores["reward"].values))
-    return store.draw(state, 2 * count, Key.of(0))

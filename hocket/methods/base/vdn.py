@@ -24,7 +24,7 @@ VDN = DQN.but(
     conventions={
         **STORED,
         "rows": "moments of the whole team, drawn independently; r is the mean over agents",
-        "agents": "share one network, told apart by a one-hot number; the paper's has a memory, this one none",
+        "agents": "share one network, with a one-hot number of each; the paper's has a memory, this one none",
         "agents that have ended": "count as value 0",
         "slow copies": "of the network, copied every 100 gradients",
         "exploration": "epsilon falls from 1 to 0.05 in a line over 20,000 decisions; log-probs are exact",

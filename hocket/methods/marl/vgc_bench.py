@@ -21,7 +21,7 @@ VGC_BENCH = IPPO.but(
     "j; a copy enters every k steps",
     conventions={
         **IPPO.conventions,
-        "agents": "one network in both seats, told its seat by a one-hot number",
+        "agents": "one network in both seats, its seat is a one-hot number",
         "population": "a copy every 5 steps, the latest 16; the oracle goes on from the network as it is",
         "payoffs": "half the difference of what both earn, over 200 games with exchanged seats",
         "meta-solver": "a linear programme; the even mixture is `vgc-bench-fictitious-play`",

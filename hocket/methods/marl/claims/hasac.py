@@ -59,9 +59,9 @@ def _by_hand(policies: dict[str, ControlPolicy], name: str, batch: Batch) -> dic
         x = np.concatenate([*sights, *actions, number], 1)
         return critics(policies[name], network, x, np.zeros((count, 0)))
 
-    seen = [np.asarray(batch.observation[k], np.float64) for k in range(3)]
+    sight = [np.asarray(batch.observation[k], np.float64) for k in range(3)]
     later = [column["following"][k] * alive[k] for k in range(3)]
-    now_logits = [perceptron(policies[agent], "actor", seen[k]) for k, agent in enumerate(agents)]
+    now_logits = [perceptron(policies[agent], "actor", sight[k]) for k, agent in enumerate(agents)]
     then_logits = [perceptron(policies[agent], "actor", column["following"][k]) for k, agent in enumerate(agents)]
     choices = [eye[(logits + noise(k, 0)).argmax(1)] * alive[k] for k, logits in enumerate(then_logits)]
     entropy = np.zeros(count)
@@ -76,9 +76,9 @@ def _by_hand(policies: dict[str, ControlPolicy], name: str, batch: Batch) -> dic
     for choice in range(ACTIONS):
         taken = [*fresh]
         taken[me] = np.tile(eye[choice], (count, 1))
-        value = values("critics", seen, taken).min(1)
+        value = values("critics", sight, taken).min(1)
         lead += np.exp(logp[:, choice]) * (ALPHA * logp[:, choice] - value)
-    errors = ((values("critics", seen, acted) - target[:, None]) ** 2).sum(1)
+    errors = ((values("critics", sight, acted) - target[:, None]) ** 2).sum(1)
     return {"TeamCriticLoss": float(errors[live].mean()), "PathwiseLoss": float(lead[live].mean())}
 
 
@@ -90,11 +90,11 @@ def its_losses_are_those_of_the_paper() -> Finding:
         batch = _annotated(policies, team_rows(HASAC, shared=False, seed=seed))
         for name, policy in policies.items():
             mine = batch.of_policy(name)
-            now = policy.evaluate(mine, HASAC.needs)
+            evaluation = policy.evaluate(mine, HASAC.needs)
             expected = _by_hand(policies, name, batch)
             for loss in HASAC.losses:
                 kind = type(loss).__name__
-                off[kind] = max(off[kind], abs(float(loss(now, mine).total().detach()) - expected[kind]))
+                off[kind] = max(off[kind], abs(float(loss(evaluation, mine).total().detach()) - expected[kind]))
     return below(CLOSE, critics=off["TeamCriticLoss"], actor=off["PathwiseLoss"])
 
 
@@ -191,11 +191,11 @@ def a_large_temperature_leaves_the_poor_equilibrium_of_the_penalty_game() -> Fin
     return Finding(earned == expected, say(**earned))
 
 
-@claim("On cooperative navigation of two it improves within 100 steps, greedy, by at least 3.", slow=True)
+@claim("On cooperative navigation of two it improves within 45 steps, greedy, by at least 5.", slow=True)
 def on_cooperative_navigation_it_learns() -> Finding:
     settings = {"store.ratio": 0.2, "store.rows": 256, "store.begin": 256}
-    before, after = returns(HASAC, "mpe:spread?agents=2", 0, 100, **settings)
-    return Finding(after > before + 3, say(before=before, after=after))
+    before, after = returns(HASAC, "mpe:spread?agents=2", 0, 45, **settings)
+    return Finding(after > before + 5, say(before=before, after=after))
 
 
-claim.shipped(HASAC, without={"objective.values.temperature": 0.0})
+claim.shipped(HASAC, without={"objective.values.temperature": 0.0}, steps=12)
