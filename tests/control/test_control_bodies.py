@@ -17,8 +17,8 @@ import hocket
 from hocket import tasks
 from hocket.apps.cli.parser import main
 from hocket.core.batch import Level
-from hocket.core.joint import apart
 from hocket.core.errors import ConfigurationError
+from hocket.core.joint import apart
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.policies import control
