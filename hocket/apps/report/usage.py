@@ -42,6 +42,10 @@ PUBLIC: Mapping[str, str] = {
     "hocket.tasks.user_task": "a task in a user's file",
     "hocket.tasks.code": "programs with tests, among the first tasks of the list",
     # What recipes are composed of.
+    "hocket.objectives.wanted_returns": "decision transformers",
+    "hocket.policies.wanted_returns": "decision transformers",
+    "hocket.policies.dynamics": "learnt worlds",
+    "hocket.zoo.joint.imagined_world": "learnt worlds",
     "hocket.core.casting": "casts",
     "hocket.core.divergences": "what a loss of distillation compares, for any recipe with a teacher",
     "hocket.credit.sequential_agents": "credit of agents one after another, on which HAPPO and its like stand",
