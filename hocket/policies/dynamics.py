@@ -1,7 +1,7 @@
 """Learnt worlds: an ensemble of Gaussian models of what follows a decision, as a part of a policy.
 
 `DynamicsLoss` trains it beside whatever else is learnt from stored rows. `predicted` gives what it believes, `penalty`
-how uncertain it is, and `hocket.zoo.joint.imagined` plays it as a world.
+how uncertain it is, and `hocket.zoo.joint.imagined_world` plays it as a world.
 """
 
 from __future__ import annotations

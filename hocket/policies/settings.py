@@ -39,8 +39,8 @@ class NetworkSettings:
     Attributes:
         body: `perceptron`; `recurrent`, whose last hidden layer is carried from decision to decision of an episode and
             begins at 0 in each; `attention`, which reads a window of the latest ones; `convolution`, for what is seen
-            as a grid; `sets`, for others that are seen row by row, in any order; `equivariant`, the same for a world that
-            may be turned, with it.
+            as a grid; `sets`, for others that are seen row by row, in any order; `equivariant`, the same for a world
+            that may be turned, with it.
         hidden: units of each hidden layer, those after the filters where it is a `convolution`; the first ones read the
             agent's own numbers, and as many every row, where it reads rows.
         activation: what stands between the layers of a `perceptron`, `tanh` or `relu`.

@@ -17,11 +17,13 @@ import hocket
 from hocket import tasks
 from hocket.apps.cli.parser import main
 from hocket.core.batch import Level
+from hocket.core.errors import ConfigurationError
 from hocket.core.joint import apart
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.policies import control
 from hocket.policies.control import ControlPolicy
+from hocket.policies.control_attention import Attention
 from hocket.policies.control_bodies import Convolution
 from hocket.policies.settings import NetworkSettings
 from hocket.tasks.joint import JointTask
@@ -209,3 +211,25 @@ def test_a_cue_is_remembered_by_a_recurrent_network_alone(seed, tmp_path):
         found[body] = json.loads((run.path / "summary.json").read_text())["after"]["return"]
     assert found["recurrent"] > 3.9
     assert found["perceptron"] < 2.4
+
+
+def test_attention_reads_what_it_carries_and_only_its_window():
+    body = Attention(3, (16, 16), 2, window=4, last_gain=1.0, key=Key.of(0))
+    seen = torch.randn(2, 9, 3, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        whole, carried, stepped = body(seen), torch.zeros(2, body.carries), []
+        for t in range(9):
+            outputs, carried = body.step(seen[:, t], carried)
+            stepped.append(outputs)
+        torch.testing.assert_close(torch.stack(stepped, 1), whole, rtol=0, atol=2e-6)
+        other = seen.clone()
+        other[:, 4] += 1.0
+        moved = (body(other) - whole).abs().amax((0, 2)) > 1e-6
+    assert moved.tolist() == [t in range(4, 8) for t in range(9)]
+
+
+def test_attention_of_unequal_layers_is_refused():
+    with pytest.raises(ConfigurationError, match="layers of one width"):
+        Attention(3, (16, 8), 2, window=4, last_gain=1.0, key=Key.of(0))
+    with pytest.raises(ValueError, match="window must be at least 1"):
+        NetworkSettings(window=0)

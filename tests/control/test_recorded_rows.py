@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tiny_runs import call, rows, train
 
+import hocket
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -160,3 +161,33 @@ def test_rows_come_from_files_and_fresh_decisions_in_their_shares(tmp_path):
     for text in (f"{one}=0.5,{other}", f"{one}=0.9,{other}=0.2"):
         with pytest.raises(ValueError, match="give every file a share"):
             Transitions(rows=4, data=text)
+
+
+@pytest.mark.slow
+def test_a_decision_transformer_is_trained_and_used(tmp_path):
+    file = saved(tmp_path, rewards=np.arange(12.0))
+    flags = ["--task", "gym:CartPole-v1?max_episode_steps=6", "--recipe", "decision-transformer", "--threads", "1"]
+    flags += ["--store.data", str(file), "--store.rows", "4", "--store.gradients_per_step", "8", "--store.draws", "8"]
+    flags += ["--network.hidden", "[8]", "--evaluation.n", "1"]
+    train(tmp_path, "dt", *flags, steps=2)
+    losses = [row["loss"] for row in rows(tmp_path / "dt") if row["loss"] is not None]
+    assert losses[-1] < losses[0]
+    policy = hocket.load(tmp_path / "dt")
+    assert float(policy.policy.module.actor.wanted) == 8 + 9 + 10 + 11
+    _, state = policy.act(np.zeros(4, np.float32))
+    with pytest.raises(ConfigurationError, match="pass it as reward"):
+        policy.act(np.zeros(4, np.float32), state)
+    _, after = policy.act(np.zeros(4, np.float32), state, reward=1.5)
+    to_go = -2 - policy.policy.actions  # What the policy carries beside its window.
+    assert after[to_go] == pytest.approx(state[to_go] - 1.5)
+
+
+def test_networks_with_memory_learn_from_sequences_alone(tmp_path):
+    file = saved(tmp_path)
+    flags = ["--task", "gym:CartPole-v1?max_episode_steps=6", "--recipe", "bc", "--store.data", str(file)]
+    flags += ["--store.rows", "4", "--store.gradients_per_step", "2", "--network.body", "recurrent", "--threads", "1"]
+    flags += ["--network.activation", "tanh", "--evaluation.n", "1"]
+    said = call("train", *flags, "--runs", tmp_path, "--run", "no", "--steps", "1")
+    assert said.code == 2
+    assert "set store.length to draw sequences" in said.err
+    train(tmp_path, "yes", *flags, "--store.length", "3", steps=1)

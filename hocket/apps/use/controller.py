@@ -47,6 +47,7 @@ class TrainedController(TrainedPolicy):
         *,
         allowed: Any = None,
         episode_start: Any = None,
+        reward: Any = None,
     ) -> Actions:
         """The action for an observation, or the actions for a batch of B, and the new state.
 
@@ -57,6 +58,8 @@ class TrainedController(TrainedPolicy):
             greedy: the likeliest action, else one drawn at the temperature of training.
             allowed: which discrete actions may be taken, `[A]` or `[B, A]` bool; all without it.
             episode_start: which rows begin a new episode, `[B]` bool; their state is set to 0.
+            reward: what the last action was paid, a number or `[B]`; only policies that are conditioned on the return
+                that is still wanted read it.
 
         Returns:
             The action as the environment takes it: an int or a vector `[A]` within its bounds, for a batch `[B]` or
@@ -69,6 +72,13 @@ class TrainedController(TrainedPolicy):
         single = rows.ndim == 1
         rows = rows[None] if single else rows
         carried = self._carried(state, len(rows), single=single)
+        policy = self.policy
+        if isinstance(policy, ControlPolicy) and policy.reads_rewards and state is not None:
+            if reward is None:
+                raise ConfigurationError(
+                    f"policy {policy.name!r} reads what its last action was paid; pass it as reward, beside the state"
+                )
+            policy.paid(np.broadcast_to(np.asarray(reward, np.float64), len(rows)), carried)
         if episode_start is not None:
             carried[np.broadcast_to(np.asarray(episode_start, bool), len(rows))] = 0.0
         permitted = self._allowed(mask if allowed is None else allowed, len(rows))

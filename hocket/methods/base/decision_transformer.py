@@ -1,6 +1,6 @@
 """Decision transformer: actions as the next word of returns, observations and actions (Chen et al., arXiv:2106.01345).
 
-`ReturnConditioned` of `hocket.policies.return_conditioned` is the policy: causal attention over the latest decisions,
+`WantedReturn` of `hocket.policies.wanted_returns` is the policy: causal attention over the latest decisions,
 each of which is three tokens, the return still wanted, what is seen and what was done. It is trained like behaviour
 cloning, on sequences of recorded rows. In play the return of the best recorded episode is wanted.
 """
@@ -8,8 +8,8 @@ cloning, on sequences of recorded rows. In play the return of the best recorded 
 from __future__ import annotations
 
 from hocket.methods.base.bc import BC
-from hocket.objectives.conditioned import ConditionedLikelihood
-from hocket.policies.return_conditioned import ReturnConditioned
+from hocket.objectives.wanted_returns import ConditionedLikelihood
+from hocket.policies.wanted_returns import WantedReturn
 from hocket.rollout.transitions import Transitions
 from hocket.update.gradient import GradientStep
 
@@ -27,6 +27,6 @@ DECISION_TRANSFORMER = BC.but(
         "vectors": "a Gaussian with one learnt deviation for each dimension; the authors take the square error",
     },
     store=Transitions(rows=32, length=20, gradients_per_step=100, draws=100, begin=1),
-    objective=ConditionedLikelihood(policy=ReturnConditioned(window=20)),
+    objective=ConditionedLikelihood(policy=WantedReturn(window=20)),
     update=GradientStep(lr=1e-3, clip_norm=0.25),
 )

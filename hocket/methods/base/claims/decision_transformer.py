@@ -14,7 +14,7 @@ from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.toys.drawn_rows import Array, policy_of, rows
 from hocket.methods.base.decision_transformer import DECISION_TRANSFORMER
 from hocket.policies.control import ControlPolicy
-from hocket.policies.return_conditioned import DecisionTransformer
+from hocket.policies.wanted_returns import DecisionTransformer
 from hocket.types import Quantity
 
 claim = Claims("decision-transformer", "arXiv:2106.01345")

@@ -19,13 +19,13 @@ from hocket.methods.base.bc import BC
 from hocket.objectives.action_values import DynamicsLoss
 from hocket.policies.action_values import Critics
 from hocket.policies.control import ControlPolicy
-from hocket.policies.dynamics import Penalty, Prediction, penalty, predicted
+from hocket.policies.dynamics import DynamicsEnsemble, Penalty, Prediction, penalty, predicted
 from hocket.policies.settings import NetworkSettings
 from hocket.rollout.transitions import Transitions
 from hocket.types import Quantity, Scenario, Score, Trajectory, Turn
 
 claim = Claims("offline-mbrl-design-choices", "arXiv:2110.04135")
-LEARNT = BC.but(name="dynamics", regularisers=(DynamicsLoss(),))
+LEARNT = BC.but(name="dynamics", regularisers=(DynamicsLoss(DynamicsEnsemble()),))
 
 
 @claim("The penalties are their formulas in float64; the mixture's square is the mean deviation's and the variance's.")

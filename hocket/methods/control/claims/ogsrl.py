@@ -86,15 +86,15 @@ def the_solver_ends_within_both_bounds() -> Finding:
 
 @claim("Bounds that no policy of the model keeps are refused.")
 def bounds_that_no_policy_keeps_are_refused() -> Finding:
-    said = []
+    errors: list[str] = []
     guarded = GuardedPlanning(episodes=50, least=10_000, violations=0.1)
     for solver in (guarded, replace(guarded, least=0, cost=0.0)):
         world = replace(chain(0), cost=chain(0).cost + 1.0)
         try:
             solver.init(world, Key.of(0))
         except ConfigurationError as error:
-            said.append(str(error))
-    return Finding(len(said) == 2 and "violations" in said[0] and "cost" in said[1], "; ".join(said))
+            errors.append(str(error))
+    return Finding(len(errors) == 2 and "violations" in errors[0] and "cost" in errors[1], "; ".join(errors))
 
 
 @functools.cache

@@ -35,8 +35,8 @@ def after_weighting_each_kind_has_its_target_share() -> Finding:
         kinds = rng.choice(4, p=shares, size=5000) + 1
         weight = weights(torch.from_numpy(kinds), 0.5).numpy()
         shown = float(np.mean(kinds == DEMONSTRATION))
-        mended = min(0.5, 1 - shown) if (kinds == INTERVENTION).any() else 0.0
-        target = {DEMONSTRATION: shown, INTERVENTION: mended, BEFORE: 0.0, ROBOT: max(1 - shown - mended, 0.0)}
+        taken_over = min(0.5, 1 - shown) if (kinds == INTERVENTION).any() else 0.0
+        target = {DEMONSTRATION: shown, INTERVENTION: taken_over, BEFORE: 0.0, ROBOT: max(1 - shown - taken_over, 0.0)}
         off = max(off, *(abs(weight[kinds == kind].sum() / 5000 - share) for kind, share in target.items()))
     return Finding(bool(off < 1e-12), say(off=off))
 
@@ -51,8 +51,8 @@ def the_loss_is_the_weighted_likelihood() -> Finding:
     loss = SIRIUS.objective(_evaluation(logp), credited).total()
     (gradient,) = torch.autograd.grad(loss, logp)
     share = {kind: float(np.mean(kinds == kind)) for kind in (1, 2, 3, 4)}
-    mended = min(0.5, 1 - share[1])
-    target = {1: share[1], 2: 1 - share[1] - mended, 3: mended, 4: 0.0}
+    taken_over = min(0.5, 1 - share[1])
+    target = {1: share[1], 2: 1 - share[1] - taken_over, 3: taken_over, 4: 0.0}
     weight = np.array([target[kind] / share[kind] for kind in kinds.tolist()])
     expected = -(weight * logp.detach().numpy()).sum() / (weight > 0).sum()
     off = abs(float(loss.detach()) - expected)

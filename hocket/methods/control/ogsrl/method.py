@@ -76,9 +76,9 @@ class GuardedPlanning(Solver):
 
     def step(self, world: Treatment, state: State, key: Key) -> tuple[State, Mapping[str, float]]:
         model, outside = modelled(world, state, self.least)
-        one, two = state["multipliers"]
+        guard, price = state["multipliers"]
         bound = self.cost * model.sums(model.behaviour, model.cost)[0] if np.isfinite(self.cost) else np.inf
-        policy = replace(model, reward=model.reward - one * outside - two * model.cost).best.policy
+        policy = replace(model, reward=model.reward - guard * outside - price * model.cost).best.policy
         earned, strayed, spent = model.sums(policy, model.reward, outside, model.cost)
         steps = int(state["steps"]) + 1
         missed = np.array([strayed - self.violations, spent - bound if np.isfinite(bound) else -np.inf])
@@ -88,7 +88,7 @@ class GuardedPlanning(Solver):
         visits = state["visits"] + (seen - state["visits"]) / steps
         figures = {"model/return": earned, "model/violations": strayed, "model/cost": spent, "model/cost_bound": bound}
         after = {"multipliers": multipliers, "visits": visits, "steps": np.array(steps)}
-        return {**state, **after}, {**figures, "multiplier/guard": one, "multiplier/cost": two}
+        return {**state, **after}, {**figures, "multiplier/guard": guard, "multiplier/cost": price}
 
     def answer(self, world: Treatment, state: State) -> Array:
         """The policy of the mean visits; where there are none, the clinicians'."""

@@ -67,10 +67,10 @@ def sepsis(levels: int = 5) -> Treatment:
     """
     if levels != 5:
         raise ConfigurationError(f"sepsis:{levels}: the data have 5 doses; write sepsis")
-    found = importlib.util.find_spec("icu_sepsis")
-    if found is None or not found.submodule_search_locations:
+    package = importlib.util.find_spec("icu_sepsis")
+    if package is None or not package.submodule_search_locations:
         raise ConfigurationError("the world sepsis needs icu-sepsis: pip install --no-deps icu-sepsis")
-    file = Path(found.submodule_search_locations[0]) / "envs" / "assets" / "dynamics.npz"
+    file = Path(package.submodule_search_locations[0]) / "envs" / "assets" / "dynamics.npz"
     with np.load(file) as held:
         transition, paid, start = held["tx_mat"], held["r_mat"], held["d_0"]
         behaviour, score = held["expert_policy"], held["sofa_scores"]

@@ -120,19 +120,19 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     if options.run is None:
-        rows, said = demonstrations(options.episodes, Key.of(options.seed)), "demonstrated"
+        rows, summary = demonstrations(options.episodes, Key.of(options.seed)), "demonstrated"
     else:
         import hocket
 
         policy: Any = hocket.load(options.run)
         seeds = [1_000_000 + options.episodes * options.seed + number for number in range(options.episodes)]
         played = deployed(lambda seen: policy.act(seen)[0], seeds, person=Person())
-        rows, said = played.rows, f"{played.takeovers:.2f} takeovers an episode, {played.alone:.0%} without any"
+        rows, summary = played.rows, f"{played.takeovers:.2f} takeovers an episode, {played.alone:.0%} without any"
     if options.data is not None:
         with np.load(options.data) as held:
             rows = joined({name: held[name] for name in rows}, rows)
     np.savez_compressed(Path(options.out), **rows)  # type: ignore[arg-type]
-    print(f"{len(rows['rewards'])} decisions, {said} -> {options.out}")
+    print(f"{len(rows['rewards'])} decisions, {summary} -> {options.out}")
 
 
 if __name__ == "__main__":

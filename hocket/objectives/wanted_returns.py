@@ -8,7 +8,6 @@ from typing import ClassVar
 from hocket.core.policy_parts import PolicyPart
 from hocket.objectives.aggregate import Aggregate
 from hocket.objectives.likelihood import NegativeLogLikelihood
-from hocket.policies.return_conditioned import ReturnConditioned
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class ConditionedLikelihood(NegativeLogLikelihood):
     """
 
     aggregate: Aggregate = "token-mean"
-    policy: PolicyPart = field(default_factory=ReturnConditioned)
+    policy: PolicyPart = field(kw_only=True)
 
     learns_from_rows: ClassVar[bool] = True
 

@@ -16,7 +16,7 @@ from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.stored_rows import STEP, TO_GO
-from hocket.policies.control_attention import Windowed, layers_of, linear
+from hocket.policies.control_attention import WindowBody, layers_of, linear
 from hocket.policies.control_heads import NEVER, Categorical, DiagonalGaussian, Head
 from hocket.policies.control_parts import ControlPart, Links, PartHost
 
@@ -24,7 +24,7 @@ _TIMES = 1024
 """Places in an episode with an embedding of their own; later ones share the last."""
 
 
-class DecisionTransformer(Windowed):
+class DecisionTransformer(WindowBody):
     """Causal attention over `R_1, s_1, a_1, R_2, s_2, ..`, whose output at `s_t` is read (Chen et al., 2106.01345).
 
     An input is what is seen, the return still wanted, the action before, and the place in the episode:
@@ -88,7 +88,7 @@ class _Conditioned:
 
 
 @dataclass(frozen=True)
-class ReturnConditioned(ControlPart):
+class WantedReturn(ControlPart):
     """An actor that reads a window of returns still wanted, observations and actions: a `DecisionTransformer`.
 
     In an episode the return still wanted begins at `wanted` and falls by what is paid. In learning it is what the

@@ -18,7 +18,7 @@ from hocket.policies.dynamics import Penalty, penalty, predicted
 
 
 @dataclass(frozen=True)
-class Imagined:
+class ImaginedWorld:
     """One agent in what an ensemble of models believes; every episode is played by one of them, with its noise.
 
     A step pays what the model says less `weight` times the ensemble's penalty. Episodes are cut after `length` steps.
@@ -59,7 +59,7 @@ class Imagined:
 
 
 class _Thoughts(JointEnvironment):
-    def __init__(self, world: Imagined, width: int) -> None:
+    def __init__(self, world: ImaginedWorld, width: int) -> None:
         self.world, size = world, world.starts.shape[1]
         self.now, self.time = np.zeros((width, size), np.float32), np.zeros(width, np.int64)
         self.words, self.model = np.zeros((width, 1), np.uint64), np.zeros(width, np.int64)
