@@ -41,6 +41,7 @@ def test_worked_answers_are_right_and_others_mostly_guessed() -> None:
     assert sum(file.stat().st_size for file in SIGHT.iterdir()) < 6_000_000
 
 
+@pytest.mark.slow
 def test_pretraining_makes_a_folder_that_loads(tmp_path: Path) -> None:
     settings = SightPretraining(tower_steps=1, steps=1, rows=2, measured=3)
     summary = pretrain_sight(settings, tmp_path / "made")

@@ -34,6 +34,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return ["--task", str(folder / "rows.jsonl"), "--model", str(model), "--reward", reward]
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_ends_with_the_same_numbers(settings: list[str], tmp_path: Path) -> None:
     train(tmp_path, "whole", *settings, steps=2)
     train(tmp_path, "parts", *settings, steps=1)

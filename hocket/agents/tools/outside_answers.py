@@ -94,9 +94,9 @@ class Answers:
             kept.put(entry, known)
         if "failed" in known:
             raise ToolFailed(known["failed"])
-        if known.get("pictures"):
-            return PicturedAnswer(str(known["said"]), str(known["words"]), known["pictures"])
-        return str(known["said"])
+        text = str(known["said"])
+        pictures = known.get("pictures")
+        return PicturedAnswer(text, str(known["words"]), pictures) if pictures else text
 
 
 ANSWERS: ContextVar[Answers | None] = ContextVar("hocket_answers", default=None)
@@ -111,16 +111,16 @@ async def asked(tool: Callable, arguments: Mapping[str, Any]) -> str:
     """
     try:
         with waiting_for(f"tool {tool.name}"):
-            said = await tool(arguments)
+            answer = await tool(arguments)
     except HocketError:
         raise  # A limit that an agent behind it reached, or a setting to mend.
     except Exception as error:
         raise ToolFailed(f"tool {tool.name!r} raised {type(error).__name__}: {str(error)[:_TOLD]}") from error
-    if not isinstance(said, str):
-        raise ToolFailed(f"tool {tool.name!r} answered with a {type(said).__name__}; a tool answers in words")
-    if isinstance(said, PicturedAnswer):
-        return PicturedAnswer(_short(said), _short(said.words), said.pictures)
-    return _short(said)
+    if not isinstance(answer, str):
+        raise ToolFailed(f"tool {tool.name!r} answered with a {type(answer).__name__}; a tool answers in words")
+    if isinstance(answer, PicturedAnswer):
+        return PicturedAnswer(_short(answer), _short(answer.words), answer.pictures)
+    return _short(answer)
 
 
 def _short(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import torch
@@ -133,14 +134,10 @@ def on_digits_the_tokens_that_read_the_picture_depend_on_it_tags() -> Finding:
         tags += [count + n for n, word in enumerate(words) if word in ("</think>", "<answer>", "</answer>")]
         count += len(action)
     every = torch.arange(count)
-    logp = (
-        policy.evaluate(pack(trajectories), {Quantity.LOGP})
-        .get(Quantity.LOGP)
-        .detach()
-        .split([len(row.turns[0]) for row in trajectories])
-    )
-    for trajectory, row in zip(trajectories, logp, strict=True):
-        trajectory.turns[0].logp = row.numpy()
+    logp = policy.evaluate(pack(trajectories), {Quantity.LOGP}).get(Quantity.LOGP).detach().numpy()
+    ends = np.cumsum([len(trajectory.turns[0]) for trajectory in trajectories])
+    for trajectory, row in zip(trajectories, np.split(logp, ends[:-1]), strict=True):
+        trajectory.turns[0].logp = row
     batch = pack(trajectories)
     scores, intact = measured(batch, policy, every), measured(batch, policy, every, chance=0.0)
     read, written = float(scores[reading].mean()), float(scores[tags].mean())
@@ -170,11 +167,11 @@ def a_counterfactual_has_the_same_words_and_as_many_picture_tokens() -> Finding:
     "On handwriting that nobody has seen it learns to read before it answers: accuracy rises by 10 points.", slow=True
 )
 def on_handwriting_that_nobody_has_seen_it_learns_to_read_before_it() -> Finding:
+    more: dict[str, Any] = {"evaluation.n": 300, "evaluation.every": 0, "threads": 1, "precision": "fp32"}
     with tempfile.TemporaryDirectory() as folder:
-        more = {"runs": folder, "evaluation.n": 300, "threads": 1, "precision": "fp32"}
-        run = hocket.train("digits", model="nano-vlm", recipe=VPPO, steps=30, **more)
-        rows = [row["eval/accuracy"] for row in run.metrics if row.get("eval/accuracy") is not None]
-    return Finding(rows[-1] > rows[0] + 0.1, lines(before=rows[0], after=rows[-1]))
+        run = hocket.train("digits", model="nano-vlm", recipe=VPPO, steps=30, runs=folder, **more)
+        before, after = (float(run.summary[when]["accuracy"]) for when in ("before", "after"))
+    return Finding(after > before + 0.1, lines(before=before, after=after))
 
 
 claim.shipped(VPPO, "credit", settings={"model": "nano-vlm"})
