@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import save_file
 
 from hocket.core.keys import Key
-from hocket.policies.denoising.network import FlowShape, FlowTransformer, quarters
+from hocket.policies.denoising.network import FlowShape, FlowTransformer
 from hocket.tasks.handwriting import PLACES, canvas, digits
 
 WORDS = (*"0123456789", "top", "bottom", "left", "right")
@@ -44,6 +44,16 @@ class FlowPretraining:
     width: int = 96
     heads: int = 4
     layers: int = 4
+
+
+def quarters(side: int, patch: int) -> tuple[tuple[str, str], ...]:
+    """The words for the place of each patch of a square picture: top or bottom, left or right."""
+    count = side // patch
+    return tuple(
+        ("top" if row < count / 2 else "bottom", "left" if column < count / 2 else "right")
+        for row in range(count)
+        for column in range(count)
+    )
 
 
 def prompt_of(labels: list[int]) -> str:

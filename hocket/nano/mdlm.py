@@ -43,7 +43,7 @@ class MaskedPretraining:
     """Settings of one pretraining; matrices learn by Muon, all else by AdamW, as nano's."""
 
     seed: int = 0
-    updates: int = 1500
+    updates: int = 600
     batch: int = 96
     matrix_lr: float = 6e-3
     other_lr: float = 3e-3

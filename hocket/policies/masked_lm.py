@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from hocket.core.batch import Batch, Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.masked_states import MaskedState
+from hocket.policies.loading import without_progress_bars
 from hocket.policies.turns import of_whole_turns
 from hocket.stages import Policy
 from hocket.types import Evaluation, Quantity
@@ -61,7 +62,8 @@ class MaskedLM:
         from transformers import AutoModelForMaskedLM, AutoTokenizer
 
         try:
-            model = AutoModelForMaskedLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
+            with without_progress_bars():
+                model = AutoModelForMaskedLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
             tokenizer = AutoTokenizer.from_pretrained(folder)
         except (OSError, ValueError, KeyError) as error:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -177,13 +179,15 @@ class MaskedLM:
         return other
 
     def save(self, folder: Path) -> None:
-        self.model.save_pretrained(folder)
+        with without_progress_bars():
+            self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
     def load(self, folder: Path) -> None:
         from transformers import AutoModelForMaskedLM
 
-        read = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32)
+        with without_progress_bars():
+            read = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32)
         self.model.load_state_dict(read.state_dict())
 
 

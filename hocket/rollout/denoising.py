@@ -151,7 +151,7 @@ class DenoisingPlayer:
                 then = policy.means(rows)
                 if step.decides:
                     drawn, mean = torch.from_numpy(_normals(words, place + 1, shape.pixels)), then
-                    then = mean + np.float32(step.deviation) * drawn
+                    then = mean + step.deviation * drawn
                     held.append(rows.copy())
                     taken.append(then.numpy())
                     deviation = torch.full((len(samples),), step.deviation, dtype=torch.float64)
@@ -168,7 +168,7 @@ class DenoisingPlayer:
         self,
         sample: PictureSample,
         picture: NDArray[np.float32],
-        rows: NDArray[np.void],
+        rows: NDArray[Any],
         actions: NDArray[np.float32],
         logp: NDArray[np.float64],
     ) -> Trajectory:
@@ -233,6 +233,6 @@ def _normals(words: Sequence[int], step: int, size: int) -> NDArray[np.float32]:
     return result.float().numpy()
 
 
-def _of(column: Sequence[NDArray[np.void]], number: int) -> NDArray[np.void]:
+def _of(column: Sequence[NDArray[Any]], number: int) -> NDArray[Any]:
     """The rows of one sample in a column of steps."""
     return np.stack([step[number] for step in column]) if column else np.zeros(0)

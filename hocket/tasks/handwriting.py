@@ -76,11 +76,12 @@ class DigitReader:
 
     def read(self, pixels: NDArray[np.float64]) -> NDArray[np.int64]:
         """The digits of `[N, 64]`, `[N]`; `NOTHING` where there is none, or a pixel is not finite."""
-        finite: NDArray[np.bool_] = np.isfinite(pixels).all(axis=1, keepdims=True)
-        shown = np.where(finite, pixels, 0.0)
+        shown = np.where(np.isfinite(pixels), pixels, -np.inf)
+        finite = shown.min(1) > -np.inf
+        shown = np.where(finite[:, None], shown, 0.0)
         distance, ink = _squares(shown, self.pixels), shown.sum(1)
         label = (np.exp(-_WIDTH * distance) @ self.weights).argmax(1)
-        drawn = finite[:, 0] & (ink >= self.ink[0]) & (ink <= self.ink[1]) & (distance.min(1) <= self.farthest)
+        drawn = finite & (ink >= self.ink[0]) & (ink <= self.ink[1]) & (distance.min(1) <= self.farthest)
         return np.where(drawn, label, NOTHING)
 
 
@@ -90,7 +91,7 @@ def judge(part: Part) -> DigitReader:
     own_part = digits(part)
     distance = _squares(own_part.pixels, own_part.pixels)
     kernel = np.exp(-_WIDTH * distance) + _RIDGE * np.eye(len(distance))
-    weights: NDArray[np.float64] = np.linalg.solve(kernel, np.eye(10)[own_part.label] * 2.0 - 1.0)
+    weights = np.asarray(np.linalg.solve(kernel, np.eye(10)[own_part.label] * 2.0 - 1.0), np.float64)
     np.fill_diagonal(distance, np.inf)
     ink = own_part.pixels.sum(1)
     return DigitReader(

@@ -16,8 +16,9 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.noise_laws import CPS, DDIM, ConstantSDE, FlowSDE, Window, flow_schedule, log_density, steps_of
 from hocket.core.packing import pack
+from hocket.nano.flow import quarters
 from hocket.policies.denoising.denoiser import BLOCK, Denoiser
-from hocket.policies.denoising.network import FlowShape, quarters
+from hocket.policies.denoising.network import FlowShape
 from hocket.rollout.denoising import DenoisingPlayer
 from hocket.rollout.noisy_sampling import NoisySampling, Sampling
 from hocket.types import Assignment, Decoding, Quantity, Scenario, Trajectory

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.train.checkpoint import CheckpointError, Checkpoints, problem
+from hocket.train.checkpoint import CheckpointError, Checkpoints, SaveError, problem
 from hocket.train.disk import DiskWriter
 from hocket.train.tree import TreeEncoder, load_tree, safetensors_chunks, structure_bytes
 
@@ -457,6 +457,16 @@ def test_a_policy_that_cannot_be_written(tmp_path, error):
     with pytest.raises(CheckpointError, match="step-000002"):
         checkpoints.save(2, TREE, {"policy": fails})
     assert [p.name for p in tmp_path.iterdir()] == [earlier.name]
+
+
+def test_a_policy_whose_save_is_wrong_is_named_with_its_reason(tmp_path):
+    def fails(folder):
+        raise ValueError("\n\n  two weights share their memory\nmore")
+
+    reason = r"policy 'policy' could not be saved \(ValueError: two weights share their memory\); correct its save"
+    with pytest.raises(SaveError, match=reason):
+        Checkpoints(tmp_path).save(1, TREE, {"policy": fails})
+    assert list(tmp_path.iterdir()) == []
 
 
 def _killed_while(target, *args):

@@ -56,7 +56,7 @@ def chunks_of(changes: Sequence[float], count: int) -> list[int]:
     for used in range(count, 0, -1):
         end = best[end, used][1]
         borders.append(end)
-    return (np.searchsorted(sorted(borders), np.arange(size), side="right") - 1).tolist()
+    return [int(place) for place in np.searchsorted(sorted(borders), np.arange(size), side="right") - 1]
 
 
 @dataclass(frozen=True)

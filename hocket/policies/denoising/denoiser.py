@@ -175,8 +175,8 @@ class Denoiser:
     def _rows(self, batch: Batch, places: Tensor) -> NDArray[Any]:
         """The recorded steps of decisions."""
         chosen = places
-        if batch.taken is not None:
-            batch, chosen = batch.taken.whole, batch.taken.decision[places]
+        if (taken := batch.taken) is not None:
+            batch, chosen = taken.whole, taken.decision[places]
         if self._cache is None or self._cache[0] is not batch.observation:
             kind = row_type(self.shape)
             mine = torch.zeros(batch.turns, dtype=torch.bool)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -161,14 +161,3 @@ def _waves(time: Tensor, width: int) -> Tensor:
     rates = torch.exp(torch.arange(width // 2, device=time.device) * (-math.log(1000.0) / (width // 2 - 1)))
     angles = 100.0 * time[:, None] * rates
     return torch.cat([angles.sin(), angles.cos()], 1)
-
-
-def quarters(side: int, patch: int) -> tuple[tuple[str, str], ...]:
-    """The words for the place of each patch of a square picture: top or bottom, left or right."""
-    count = side // patch
-    names: Sequence[int] = range(count)
-    return tuple(
-        ("top" if row < count / 2 else "bottom", "left" if column < count / 2 else "right")
-        for row in names
-        for column in names
-    )

@@ -41,9 +41,9 @@ def by_hand(rows: dict[str, Any], advantages: Sequence[float]) -> torch.Tensor:
     for row, logp, advantage in zip(rows["trajectories"], logps, advantages, strict=True):
         difference = logp - torch.tensor(row["logp_behaviour"], dtype=torch.float64)
         numbers = sorted(set(row["segment"]))
-        chosen = [[place for place, one in enumerate(row["segment"]) if one == number] for number in numbers]
+        chosen = [[place for place, chunk in enumerate(row["segment"]) if chunk == number] for number in numbers]
         ratios = [difference[places].mean().exp() for places in chosen]
-        gains = [torch.minimum(one * advantage, one.clamp(0.8, 1.2) * advantage) for one in ratios]
+        gains = [torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage) for ratio in ratios]
         parts.append(-torch.stack(gains).mean())
     loss = torch.stack(parts).mean()
     return torch.cat(torch.autograd.grad(loss, logps))
@@ -53,11 +53,11 @@ def grouped(rows: dict[str, Any]) -> list[float]:
     """GRPO's advantages of the recorded rewards, counted here."""
     rewards = [row["scores"]["reward"] for row in rows["trajectories"]]
     names = [row["group"] for row in rows["trajectories"]]
-    found = []
+    advantages = []
     for reward, name in zip(rewards, names, strict=True):
         members = [other for other, group in zip(rewards, names, strict=True) if group == name]
-        found.append((reward - np.mean(members)) / (np.std(members, ddof=1) + 1e-6))
-    return [float(one) for one in found]
+        advantages.append((reward - np.mean(members)) / (np.std(members, ddof=1) + 1e-6))
+    return [float(advantage) for advantage in advantages]
 
 
 @claim("The gradient is the formula's: one geometric ratio, one clip and one weight for every chunk.")
