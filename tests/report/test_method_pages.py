@@ -10,6 +10,7 @@ import pytest
 from hocket.apps.report.cards import card, card_of, cards
 from hocket.apps.report.catalogue import catalogue, catalogue_page
 from hocket.apps.report.known_flags import known_flags_page
+from hocket.apps.report.map import map_page
 from hocket.apps.report.method_docs import equivalences_page, primitives_page, recipes_page, theorems_page
 from hocket.apps.report.methods import differences, relations
 from hocket.apps.report.microscope import html
@@ -32,6 +33,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("theorems.md", theorems_page),
         ("mutation.md", mutants_page),
         ("known-flags.md", known_flags_page),
+        ("map.md", map_page),
     ],
 )
 def test_the_docs_say_what_the_code_says(name, page):
