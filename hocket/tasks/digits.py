@@ -1,12 +1,9 @@
-"""Questions about pictures of real handwriting: the 8 x 8 digits that scikit-learn brings, one to four on a picture."""
+"""Questions about pictures of real handwriting: 8 x 8 digits, one to four on a picture."""
 
 from __future__ import annotations
 
-import gzip
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from pathlib import Path
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -20,11 +17,9 @@ from hocket.core.pictures import picture_bytes
 from hocket.stages import Split
 from hocket.tasks.arithmetic import verify
 from hocket.tasks.form import TaskForm
+from hocket.tasks.handwriting import SIDE, all_digits
 from hocket.tasks.text import TextTask, check_number
 from hocket.types import Scenario
-
-SIDE = 8
-"""Pixels of a digit's side."""
 
 EVERY = 5
 """Of so many digits one is drawn in evaluation alone, and in nothing that a model learns from."""
@@ -35,8 +30,6 @@ QUESTIONS: Mapping[str, tuple[str, Callable[[Sequence[int]], int]]] = {
     "largest": ("Largest?", max),
 }
 """Kinds of question, with their words and their answers."""
-
-_MISSING = "the task digits needs the package scikit-learn: pip install 'hocket[media]'"
 
 
 class Canvas(NamedTuple):
@@ -51,24 +44,13 @@ class Canvas(NamedTuple):
         return [digit for digit in self.quarters if digit >= 0]
 
 
-@lru_cache(2)
+@cache
 def handwriting(split: Literal["train", "eval"]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The digits of a split, `[N, SIDE, SIDE]` in 0..255, and what each is, `[N]`.
-
-    Raises:
-        ConfigurationError: when scikit-learn is missing.
-    """
-    # Its file is read directly, since importing the package takes a second.
-    package = importlib.util.find_spec("sklearn")
-    if package is None or package.origin is None:
-        raise ConfigurationError(_MISSING)
-    file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
-    if not file.is_file():
-        raise ConfigurationError(f"{_MISSING} (there is no file {file})")
-    table = np.loadtxt(gzip.decompress(file.read_bytes()).decode().splitlines(), delimiter=",", dtype=np.int64)
-    chosen = (np.arange(len(table)) % EVERY == 0) == (split == "eval")
-    pixels = (table[chosen, :-1] * 255 // 16).astype(np.uint8).reshape(-1, SIDE, SIDE)
-    return pixels, table[chosen, -1]
+    """The digits of a split, `[N, SIDE, SIDE]` in 0..255, and what each is, `[N]`."""
+    data = all_digits()
+    chosen = (np.arange(len(data.label)) % EVERY == 0) == (split == "eval")
+    pixels = (data.pixels[chosen].astype(np.int64) * 255 // 16).astype(np.uint8).reshape(-1, SIDE, SIDE)
+    return pixels, data.label[chosen]
 
 
 def canvas(rng: np.random.Generator, split: Literal["train", "eval"], most: int = 4) -> Canvas:

@@ -33,7 +33,7 @@ _FARTHEST = 1.25
 
 
 @dataclass(frozen=True)
-class Digits:
+class DigitSet:
     """Pixels `[N, 64]` float64 in [0, 16], where 16 is ink, and labels `[N]` long."""
 
     pixels: NDArray[np.float64]
@@ -41,11 +41,17 @@ class Digits:
 
 
 @functools.cache
-def digits(part: Part) -> Digits:
-    """One of the three parts."""
+def all_digits() -> DigitSet:
+    """All digits, in the order of their file."""
     data = load_file(Path(__file__).with_name("handwriting.safetensors"))
-    chosen = slice(PARTS.index(part), None, len(PARTS))
-    return Digits(data["pixels"][chosen].astype(np.float64), data["label"][chosen].astype(np.int64))
+    return DigitSet(data["pixels"].astype(np.float64), data["label"].astype(np.int64))
+
+
+@functools.cache
+def digits(part: Part) -> DigitSet:
+    """One of the three parts."""
+    data, chosen = all_digits(), slice(PARTS.index(part), None, len(PARTS))
+    return DigitSet(data.pixels[chosen], data.label[chosen])
 
 
 def canvas(pixels: NDArray[np.float64]) -> NDArray[np.float32]:

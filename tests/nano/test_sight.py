@@ -16,8 +16,6 @@ from hocket.policies.causal_lm import CausalLM
 from hocket.tasks.digits import Digits
 from hocket.types import Decoding
 
-pytest.importorskip("sklearn", reason="the handwriting is scikit-learn's")
-
 
 def accuracy(policy: CausalLM, style: str, n: int = 60) -> float:
     """The share of right greedy answers to unseen questions that begin with `style`."""

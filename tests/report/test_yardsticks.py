@@ -65,7 +65,5 @@ def test_nothing_beats_an_oracle(runs, monkeypatch):
     monkeypatch.setattr(Corridor, "oracle", lambda self, seed: BestValue(50.0, exact=False))
     assert _measured(runs / "home")["the bound"][0] == 50.0
     monkeypatch.setattr(Corridor, "oracle", lambda self, seed: BestValue(-50.0))
-    with pytest.raises(
-        ConfigurationError, match=r"corridor/1 earned .* nothing earns more than -50"
-    ):
+    with pytest.raises(ConfigurationError, match=r"corridor/1 earned .* nothing earns more than -50"):
         _measured(runs / "home", 1)

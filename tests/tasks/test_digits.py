@@ -9,9 +9,8 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.media import MEDIA, pictures_in
 from hocket.core.pictures import open_picture
 from hocket.tasks import digits, find
-from hocket.tasks.digits import SIDE, canvas, handwriting, worked
-
-pytest.importorskip("sklearn", reason="the handwriting is scikit-learn's")
+from hocket.tasks.digits import canvas, handwriting, worked
+from hocket.tasks.handwriting import SIDE
 
 
 def test_evaluation_has_handwriting_of_its_own() -> None:

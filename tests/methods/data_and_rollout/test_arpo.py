@@ -24,7 +24,9 @@ from hocket.train.loop import collect
 from hocket.types import Assignment, Quantity, Scenario, Turn
 
 
-@pytest.mark.parametrize("setting", [{"begun": 17}, {"begun": 0}, {"beam": 0}, {"words": 0}, {"likeliest": 0}, {"vocabulary": 1}])
+@pytest.mark.parametrize(
+    "setting", [{"begun": 17}, {"begun": 0}, {"beam": 0}, {"words": 0}, {"likeliest": 0}, {"vocabulary": 1}]
+)
 def test_a_budget_that_cannot_be_is_refused(setting):
     with pytest.raises(ValueError, match=r"\w"):
         EntropyForks(**setting)
