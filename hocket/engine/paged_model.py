@@ -172,8 +172,8 @@ class PagedModel:
         self._stack = stack_of(model, self._layers) if kernels is COMPILED.functions() else None
         self._inputs = LayerInputs(model, precision)
         self._shapes = [layer.attention.shape for layer in form.layers]
-        own = list(dict.fromkeys(form.holders.values()))
-        self._place = {number: own.index(holder) for number, holder in form.holders.items()}
+        holders = list(dict.fromkeys(form.holders.values()))
+        self._place = {number: holders.index(holder) for number, holder in form.holders.items()}
         self._tables: dict[str | None, Angles] = {}
         self._reached = 0
         self._steps: dict[int, FixedStep] = {}

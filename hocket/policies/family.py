@@ -264,13 +264,13 @@ class Layer:
             shared = rowwise_sigmoid(self._shared_gate(normal)) * shared
         return routed + shared if form.share == 1 else (routed + shared) * form.share
 
-    def ended(self, x: Tensor, delta: Tensor, given: Tensor | None, steps: LayerSteps) -> tuple[Tensor, Tensor]:
-        """The residual stream and what is added to it, of those behind the feed-forward part; `given` is the input."""
-        if self._side is not None and given is not None:
+    def ended(self, x: Tensor, delta: Tensor, aside: Tensor | None, steps: LayerSteps) -> tuple[Tensor, Tensor]:
+        """The residual stream and what is added to it, of those behind the feed-forward part; `aside` is the input."""
+        if self._side is not None and aside is not None:
             opening, closing = self._side
             x = x + delta
             opened = steps.product(opening, x.to(self.dtype))
-            delta = self.added(2, steps.output(closing, gated_gelu(torch.cat((opened, given.to(opened.dtype)), -1))))
+            delta = self.added(2, steps.output(closing, gated_gelu(torch.cat((opened, aside.to(opened.dtype)), -1))))
         return (x, delta) if self._scalar is None else (x * self._scalar, delta * self._scalar)
 
     def added(self, place: int, x: Tensor) -> Tensor:
@@ -517,7 +517,7 @@ def _run_layer(
     wanted: Tensor | None,
     steps: LayerSteps,
     borrowed: Tensor | None,
-    given: Tensor | None,
+    aside: Tensor | None,
     lends: bool,
     *,
     parts: bool = False,
@@ -544,7 +544,7 @@ def _run_layer(
         mixed = gated_sigmoid(torch.cat((gates, mixed), -1))
     if wanted is not None:
         x, mixed = x.index_select(0, wanted), mixed.index_select(0, wanted)
-        given = None if given is None else given.index_select(0, wanted)
+        aside = None if aside is None else aside.index_select(0, wanted)
     out = steps.output(layer.output, mixed)
     if layer.bare:
         x, normal = layer.before[1](x, out, layer.dtype, steps)
@@ -552,10 +552,10 @@ def _run_layer(
     out = layer.added(0, out)
     if layer.form.parallel:
         normal = normal if wanted is None else normal.index_select(0, wanted)
-        x, out = layer.ended(x, out + layer.added(1, feed(normal)), given, steps)
+        x, out = layer.ended(x, out + layer.added(1, feed(normal)), aside, steps)
         return x, out, lent
     x, normal = layer.before[1](x, out, layer.dtype, steps)
-    x, out = layer.ended(x, layer.added(1, feed(normal)), given, steps)
+    x, out = layer.ended(x, layer.added(1, feed(normal)), aside, steps)
     return x, out, lent
 
 

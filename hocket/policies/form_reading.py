@@ -352,9 +352,9 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
     if getattr(module, "is_kv_shared_layer", False):
         return _borrowing(trunk, module, config, number)
     joint, tied = hasattr(module, "qkv_proj"), getattr(module, "use_alternative_attention", False)
-    own = ("q_proj", "k_proj") if tied else ("q_proj", "k_proj", "v_proj")
+    apart = ("q_proj", "k_proj") if tied else ("q_proj", "k_proj", "v_proj")
     behind = not joint and isinstance(getattr(module, "gate_proj", None), nn.Module)
-    projections = ("qkv_proj",) if joint else (*own, "gate_proj") if behind else own
+    projections = ("qkv_proj",) if joint else (*apart, "gate_proj") if behind else apart
     output = _first(module, ("o_proj", "dense", "out_proj"))
     _linear(module, [*projections, output])
     size, sinks = int(module.head_dim), isinstance(getattr(module, "sinks", None), nn.Parameter)

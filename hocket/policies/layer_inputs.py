@@ -30,8 +30,8 @@ class LayerInputs:
         form = self._form
         if form is None:
             return None
-        seen = self._project(x.bfloat16() if self._narrow else x).to(x.dtype) * form.factor
-        normal = finished(form.norm, self._norm, STEPS.norm, seen.reshape(-1, form.width), None)
+        view = self._project(x.bfloat16() if self._narrow else x).to(x.dtype) * form.factor
+        normal = finished(form.norm, self._norm, STEPS.norm, view.reshape(-1, form.width), None)
         rows: Tensor = self._table(token).reshape(normal.shape)
         both: Sequence[Tensor] = ((normal + rows) * form.share).view(len(x), -1, form.width).unbind(1)
         return both
