@@ -78,7 +78,7 @@ async def payoff(run: HookContext, agents: list[str], pair: tuple[Policy, Policy
         names = {agent: pair[who].name for agent, who in zip(agents, order, strict=True)}
         player = seated(run.player, {policy.name: policy for policy in pair}, names)
         scenarios = [run.task.scenario("train", number) for number in range((matches + 1) // 2)]
-        for trajectory in await player.play([Assignment(one) for one in scenarios], key=key.derive(place)):
+        for trajectory in await player.play([Assignment(scenario) for scenario in scenarios], key=key.derive(place)):
             if trajectory.failure is None:
                 earned = _earned(trajectory)
                 total += earned.get(agents[order[0]], 0.0) - earned.get(agents[order[1]], 0.0)

@@ -300,7 +300,7 @@ class PastSelves(Hook):
         for name, kept in state.items():
             policy = run.trained[name]
             if isinstance(run.player, SeatsPolicies):
-                pools[name] = Pool([_copy_of(policy, one) for one in kept["selves"]], int(kept["entered"]))
+                pools[name] = Pool([_copy_of(policy, past) for past in kept["selves"]], int(kept["entered"]))
                 pools[name].payoffs = [list(map(float, row)) for row in kept.get("payoffs", ())]
                 continue
             actor = next(actor for actor in cast(TextPlayer, run.player).actors.values() if actor.policy == name)

@@ -163,11 +163,11 @@ class _Table:
         for name, members in self.members.items():
             size = world.seats[members[0]].observations
             alike = [agent for agent in self.agents if usual[agent] == usual[self.agents[members[0]]]]
-            told = len(alike) if player.identified and len(alike) > 1 else 0
-            rows = np.zeros((len(members), player.width, size + told), np.float32)
+            numbers = len(alike) if player.identified and len(alike) > 1 else 0
+            rows = np.zeros((len(members), player.width, size + numbers), np.float32)
             for place, number in enumerate(members):
-                own = size + (alike.index(self.agents[number]) if told else 0)
-                rows[place, :, own : own + 1 if told else own] = 1.0
+                column = size + (alike.index(self.agents[number]) if numbers else 0)
+                rows[place, :, column : column + 1 if numbers else column] = 1.0
                 self.seen[number] = rows[place]
             self.rows[name] = rows
             carries = getattr(self.controllers[name], "carries", 0)

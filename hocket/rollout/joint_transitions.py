@@ -112,7 +112,7 @@ def joint_rows(batch: Batch, agents: Sequence[str], steps: int, gamma: float) ->
     agent, place = batch.agent[batch.turn[occurrences.decision]], _steps_of_parts(split)
     _check(batch, agents, place)
     _, row = np.unique(occurrences.trajectory.numpy() * (place.max() + 1) + place, return_inverse=True)
-    count, held, whole = int(row.max()) + 1, dict[str, NDArray[Any]](), len(batch.joint) > 0
+    count, held, joint = int(row.max()) + 1, dict[str, NDArray[Any]](), len(batch.joint) > 0
     then: list[tuple[NDArray[Any], NDArray[Any], Columns]] = []
     for number, name in enumerate(agents):
         chosen = agent == _code(batch, name)
@@ -127,12 +127,12 @@ def joint_rows(batch: Batch, agents: Sequence[str], steps: int, gamma: float) ->
             blank = np.full((count, *column.shape[1:]), key.startswith("allowed"), column.dtype)
             blank[places[present]] = column
             held[f"{number}/{key}"] = blank
-        if whole:
+        if joint:
             states = rows_of(mine.but(observation=split.joint, final_state=split.final_joint, allowed=()), steps, gamma)
             then.append((places[present], columns["goes_on"] > 0, cut(states, present)))
     paid = np.stack([held[f"{number}/paid"] for number in range(len(agents))]).mean(0)
     held["team_paid"] = paid.astype(np.float32)
-    if whole:
+    if joint:
         held |= _joint_states(count, then)
     some = sum(held[f"{number}/present"].astype(np.int64) for number in range(len(agents)))
     return cut(held, np.flatnonzero(some))

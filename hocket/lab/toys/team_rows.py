@@ -43,9 +43,9 @@ def policies_of(recipe: Recipe, *, shared: bool, seed: int = 0, world: Any = Non
     agents = task.world.agents
     members = {"policy": agents} if shared else {agent: (agent,) for agent in agents}
     policies = {}
-    for name, own in members.items():
+    for name, players in members.items():
         key = Key.of(seed).derive(name)
-        policy = ControlPolicy(task.spaces(own), key=key, network=network, name=name)
+        policy = ControlPolicy(task.spaces(players), key=key, network=network, name=name)
         for part in recipe.policy_parts:
             part.install(policy)
         policy.require(recipe.needs)

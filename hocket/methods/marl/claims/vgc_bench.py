@@ -61,7 +61,7 @@ def _kuhn() -> Floats:
         return value(state.child(state.legal_actions()[chosen]), pair)
 
     start = game.new_initial_state()
-    return np.array([[value(start, (one, other)) for other in plans[1]] for one in plans[0]])
+    return np.array([[value(start, (first, second)) for second in plans[1]] for first in plans[0]])
 
 
 def _played(table: Floats, mix: Callable[[Floats], Floats], rounds: int) -> list[float]:
@@ -151,7 +151,7 @@ def _met(shipped: ShippedRun) -> dict[str, float]:
     count = 0
     for result in shipped.results:
         assert result.experience is not None
-        count += any("@" in turn.policy for one in result.experience.trajectories for turn in one.turns)
+        count += any("@" in turn.policy for game in result.experience.trajectories for turn in game.turns)
     return {"steps with a former self": float(count)}
 
 
