@@ -45,7 +45,6 @@ PUBLIC: Mapping[str, str] = {
     "hocket.objectives.wanted_returns": "decision transformers",
     "hocket.policies.wanted_returns": "decision transformers",
     "hocket.policies.dynamics": "learnt worlds",
-    "hocket.zoo.joint.imagined_world": "learnt worlds",
     "hocket.core.casting": "casts",
     "hocket.core.divergences": "what a loss of distillation compares, for any recipe with a teacher",
     "hocket.credit.sequential_agents": "credit of agents one after another, on which HAPPO and its like stand",
