@@ -53,7 +53,6 @@ PUBLIC: Mapping[str, str] = {
     "hocket.objectives.wanted_returns": "decision transformers",
     "hocket.policies.wanted_returns": "decision transformers",
     "hocket.policies.dynamics": "learnt worlds",
-    "hocket.zoo.joint.imagined_world": "learnt worlds",
     "hocket.core.casting": "casts",
     "hocket.core.noise_laws": "noise of samplers' steps, for any recipe that denoises",
     "hocket.core.divergences": "what a loss of distillation compares, for any recipe with a teacher",
