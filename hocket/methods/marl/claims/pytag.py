@@ -221,11 +221,11 @@ def _agrees(policy: Any, weights: dict[str, torch.Tensor], one: Trajectory, name
 def as_it_is_a_copy_is_taken_every_5_steps_the_4_latest_are_kept() -> Finding:
     parts, hook = _parts(PYTAG, "kuhn_poker"), cast(PastSelves, PYTAG.hooks[0])
     apart, alone = _parts(PYTAG, "kuhn_poker", cast=Separate()), dict[str, Pool]()
-    memory, kept, guests, places = dict[str, Pool](), list[list[int]](), Counter[bool](), Counter[str]()
+    memory, taken, guests, places = dict[str, Pool](), list[list[int]](), Counter[bool](), Counter[str]()
     for step in range(1, 401):
         memory = run_async(hook.before(parts, step, memory))
         alone = run_async(hook.before(apart, step, alone))
-        kept.append(sorted(past.step for past in memory["policy"].selves))
+        taken.append(sorted(past.step for past in memory["policy"].selves))
         seats = cast(JointPlayer, hook.seat(parts.player, parts, step, memory)).seats
         guests[len(set(seats.values())) == 2] += 1
         elsewhere = cast(JointPlayer, hook.seat(apart.player, apart, step, alone)).seats
@@ -233,7 +233,7 @@ def as_it_is_a_copy_is_taken_every_5_steps_the_4_latest_are_kept() -> Finding:
     due = [list(range(0, step, 5))[-4:] for step in range(1, 401)]
     near = abs(guests[True] / 400 - 0.5) < 0.1 and sum(guests.values()) == 400
     even = sum(places.values()) == guests[True] and min(places.values()) > 60 and len(alone) == len(places) == 2
-    return Finding(kept == due and near and even, say(share_of_steps=guests[True] / 400, of_each=dict(places)))
+    return Finding(taken == due and near and even, say(share_of_steps=guests[True] / 400, of_each=dict(places)))
 
 
 @claim("With a share of 0 the run is independent PPO's, bit for bit; with 1 it is another.", "derived")
