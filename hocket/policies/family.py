@@ -239,8 +239,10 @@ class Layer:
     @property
     def weights(self) -> LayerWeights | None:
         """What the kernels take to compute the layer, but for a feed-forward part that is not theirs; None without."""
-        own = self.recurrence is not None or self.gated or self.shaping is not None or self.head_norms is not None
-        if own or not self.bare or self.dtype is not torch.float32:
+        recomputed = (
+            self.recurrence is not None or self.gated or self.shaping is not None or self.head_norms is not None
+        )
+        if recomputed or not self.bare or self.dtype is not torch.float32:
             return None
         opening = OPENINGS.get(self.gate) if self.experts is None else None
         maps = self.qkv, self.output, *((self.gate_up, self.down) if opening is not None else ())

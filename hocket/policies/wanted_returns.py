@@ -36,11 +36,11 @@ class DecisionTransformer(WindowBody):
 
     wanted: Tensor
 
-    def __init__(self, seen: int, actions: int, hidden: tuple[int, ...], *, window: int, key: Key) -> None:
-        super().__init__(seen + actions + 2, window)
-        self.sizes = [seen, 1, actions, 1]
+    def __init__(self, sights: int, actions: int, hidden: tuple[int, ...], *, window: int, key: Key) -> None:
+        super().__init__(sights + actions + 2, window)
+        self.sizes = [sights, 1, actions, 1]
         width, self.blocks = layers_of(hidden, key)
-        self.of_seen, self.of_return = linear(seen, width, key.derive("seen")), linear(1, width, key.derive("return"))
+        self.of_seen, self.of_return = linear(sights, width, key.derive("seen")), linear(1, width, key.derive("return"))
         self.of_action = linear(actions, width, key.derive("action"))
         self.times = nn.Parameter(0.02 * torch.randn(_TIMES, width, generator=key.derive("times").torch()))
         self.first, self.last = nn.LayerNorm(width), nn.LayerNorm(width)
@@ -50,10 +50,10 @@ class DecisionTransformer(WindowBody):
 
     def states(self, rows: Tensor) -> Tensor:
         """What the last block gives at every decision of windows `[B, L, I]`: `[B, L, width]`."""
-        seen, to_go, before, step = torch.split(rows, self.sizes, -1)
+        sights, to_go, before, step = torch.split(rows, self.sizes, -1)
         place = step[..., 0].long().clamp(0, _TIMES - 1)
-        now, earlier = self.times[place], self.times[(place - 1).clamp(min=0)]
-        tokens = [self.of_action(before) + earlier, self.of_return(to_go) + now, self.of_seen(seen) + now]
+        moment, earlier = self.times[place], self.times[(place - 1).clamp(min=0)]
+        tokens = [self.of_action(before) + earlier, self.of_return(to_go) + moment, self.of_seen(sights) + moment]
         # The action before a window's first decision is no part of the window.
         x = self.first(torch.stack(tokens, 2).flatten(1, 2)[:, 1:])
         for block in self.blocks:
@@ -133,17 +133,17 @@ class WantedReturn(ControlPart):
             made.wanted.fill_(self.wanted)
         return made
 
-    def _made(self, seen: int, actions: int, hidden: tuple[int, ...], key: Key) -> DecisionTransformer:
-        return DecisionTransformer(seen, actions, hidden, window=self.window, key=key)
+    def _made(self, sights: int, actions: int, hidden: tuple[int, ...], key: Key) -> DecisionTransformer:
+        return DecisionTransformer(sights, actions, hidden, window=self.window, key=key)
 
     def carries(self, host: PartHost) -> int:
         return host.actions + 2
 
-    def step(self, host: PartHost, seen: Tensor, carried: Tensor) -> tuple[Tensor, Tensor]:
+    def step(self, host: PartHost, sights: Tensor, carried: Tensor) -> tuple[Tensor, Tensor]:
         to_go, before, step = torch.split(carried, [1, host.actions, 1], 1)
         wanted = torch.nan_to_num(_actor(host).wanted)
         to_go = torch.where(step == 0, wanted, to_go)
-        read = torch.cat([seen, to_go / self.scale, before, step], 1)
+        read = torch.cat([sights, to_go / self.scale, before, step], 1)
         return read, torch.cat([to_go, before, step + 1], 1)
 
     def acted(self, host: PartHost, action: Tensor, carried: NDArray[np.float32]) -> None:
@@ -152,14 +152,14 @@ class WantedReturn(ControlPart):
     def paid(self, host: PartHost, rewards: NDArray[np.float64], carried: NDArray[np.float32]) -> None:
         carried[:, 0] -= rewards
 
-    def read(self, host: PartHost, batch: Batch, chosen: Tensor, seen: Tensor, *, critic: bool) -> Tensor:
+    def read(self, host: PartHost, batch: Batch, chosen: Tensor, sights: Tensor, *, critic: bool) -> Tensor:
         to_go, step = (column.read(batch, "a decision transformer") for column in (TO_GO, STEP))
         if self.wanted is None:
             self._raise_wanted(_actor(host), to_go[step == 0])
         earlier = (chosen - 1).clamp(min=0)
         follows = (step[chosen] > 0) & (batch.turn[earlier] == batch.turn[chosen])
         before = _vector(host, batch.action[earlier]) * follows[:, None]
-        return torch.cat([seen, to_go[chosen, None] / self.scale, before, step[chosen, None].to(seen.dtype)], 1)
+        return torch.cat([sights, to_go[chosen, None] / self.scale, before, step[chosen, None].to(sights.dtype)], 1)
 
     @staticmethod
     def _raise_wanted(actor: DecisionTransformer, returns: Tensor) -> None:

@@ -77,7 +77,7 @@ class JointTransitions(Transitions):
         if TEAM not in state["rings"]:
             raise ConfigurationError("the store is empty, so nothing can be drawn; let it keep a step first")
         ring = state["rings"][TEAM]
-        place, weight = self._places(ring, count, key.derive("rows").numpy())
+        place, weight = self._places(ring, count, key.derive("rows").numpy(), ())
         return _joint_batch(state["agents"], cut(ring["columns"], place), (place, weight), key)
 
     def learnt(self, state: State, errors: Mapping[str, tuple[NDArray[Any], NDArray[Any]]]) -> State:

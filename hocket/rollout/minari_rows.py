@@ -49,12 +49,12 @@ def _episode(folder: Path, group: Any, array: type[Any]) -> dict[str, NDArray[An
             raise ConfigurationError(
                 f"store.data: {name} of {folder} have several parts; write them as one vector to an .npz file"
             )
-    seen = np.asarray(group["observations"])
+    observed = np.asarray(group["observations"])
     columns = {name: np.asarray(group[name]) for name in ("actions", "rewards", "terminations", "truncations")}
     cut = columns["truncations"].astype(bool)
     if len(cut) and not columns["terminations"][-1]:
         cut[-1] = True
-    return {"observations": seen[:-1], "next_observations": seen[1:], **columns, "truncations": cut}
+    return {"observations": observed[:-1], "next_observations": observed[1:], **columns, "truncations": cut}
 
 
 def _scaled(metadata: Path, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -26,9 +26,9 @@ def ending_at(
     size = len(step)
     behind = np.arange(length - 1, -1, -1)
     # Rows that are still kept before a row, so that a sequence does not go over the ring's seam.
-    kept = (last - added) % size if added >= size else last
+    oldest_first = (last - added) % size if added >= size else last
     place = (last[:, None] - behind) % size
-    inside = (behind <= kept[:, None]) & (step[place] == step[last][:, None] - behind)
+    inside = (behind <= oldest_first[:, None]) & (step[place] == step[last][:, None] - behind)
     inside = np.flip(np.logical_and.accumulate(np.flip(inside, 1), axis=1), 1)  # Up to the first row that is missing.
     return place[inside], inside.sum(1)
 

@@ -59,7 +59,8 @@ def slow_kernels(policy: LanguageModel) -> str | None:
     form = form_of(policy.model)
     if policy.device.type != "cuda" or form is None:
         return None
-    return refusal(policy.device, policy.model.dtype, form.size, form.heads // form.shared)
+    reasons = (refusal(policy.device, policy.model.dtype, size, heads // shared) for heads, shared, size in form.shapes)
+    return next(filter(None, reasons), None)
 
 
 def refusal(device: torch.device, dtype: torch.dtype, head: int, group: int) -> str | None:

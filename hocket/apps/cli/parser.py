@@ -359,9 +359,7 @@ def _eval(parser: _Parser) -> None:
         "--search", metavar="WAY", help="search by the run's value function: beam, best or tree (?width=2&..)"
     )
     parser.add_argument("--answers", metavar="FILE", help="append the greedy answers to this file, a line of JSON each")
-    parser.add_argument(
-        "--blind", action="store_true", help="show a grey picture in place of each: what words alone give"
-    )
+    parser.add_argument("--blind", action="store_true", help="show grey pictures: what words alone give")
     parser.add_argument("--against", metavar="RUN2", help="a run or model to compare answers with")
     beside = "with --task SHIFTED: what RUN loses there to RUN2, trained there, on the same scenarios"
     parser.add_argument("--beside", metavar="RUN2", help=beside)

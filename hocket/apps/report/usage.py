@@ -65,7 +65,6 @@ PUBLIC: Mapping[str, str] = {
     "hocket.curriculum.level_bandit": "a curriculum for any task with levels",
     "hocket.objectives.action_values": "losses of action values, for any recipe with a store",
     "hocket.policies.action_values": "policies with action values, for any recipe with a store",
-    "hocket.policies.value_heads": "the distributions of these policies",
     "hocket.policies.team_critics": "critics of whole teams, for any recipe with rows of a team",
     "hocket.policies.team_values": "values of whole teams, for the same",
     "hocket.hooks.meta_solvers": "mixtures over a population, for any game",

@@ -220,8 +220,8 @@ def difference(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
 def _by_size(gradients: Sequence[Tensor]) -> Mapping[int, Sequence[Tensor]]:
     """Gradients by the number of weights, which is what sets policies apart."""
     rows: dict[int, list[Tensor]] = {}
-    for one in gradients:
-        rows.setdefault(len(one), []).append(one)
+    for gradient in gradients:
+        rows.setdefault(len(gradient), []).append(gradient)
     return rows
 
 

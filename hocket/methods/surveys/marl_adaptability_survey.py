@@ -76,14 +76,8 @@ MARL_ADAPTABILITY_SURVEY = FieldSurvey(
         Cell("IPPO", "independent learners", is_a("ippo")),
         Cell("MAPPO", "a critic of the joint state", is_a("mappo")),
         Cell("HAPPO", "agents in turn", is_a("happo")),
-        Cell(
-            "QMIX",
-            "values of actions, mixed monotonically",
-            Gap("no recipe sums or mixes the values of a team", until=is_a("qmix")),
-        ),
-        Cell(
-            "MADDPG", "a critic of joint actions", Gap("no recipe has a critic of joint actions", until=is_a("maddpg"))
-        ),
+        Cell("QMIX", "values of actions, mixed monotonically", is_a("qmix")),
+        Cell("MADDPG", "a critic of joint actions", is_a("maddpg")),
         Cell("teams of any kind", "recipes for several agents", requires("several agents")),
     ),
 )

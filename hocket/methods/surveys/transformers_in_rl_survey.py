@@ -156,7 +156,7 @@ PPO_ATTENTION = PPO.but(
     ),
 )
 
-_MODEL = Gap("control policies learn no model of their world", until=mentions("learnt model of the world"))
+_MODEL = Gap("models of worlds are learnt by perceptrons alone", until=mentions("learnt model of the world"))
 
 TRANSFORMERS_IN_RL_SURVEY = FieldSurvey(
     name="transformers-in-rl-survey",
@@ -175,7 +175,7 @@ TRANSFORMERS_IN_RL_SURVEY = FieldSurvey(
                 Cell(
                     "sequence-policy",
                     "trajectories with their returns are sequences to continue",
-                    Gap("no recipe conditions on a return to come", until=mentions("decision transformer")),
+                    is_a("decision-transformer"),
                 ),
             ),
         ),
@@ -197,7 +197,7 @@ TRANSFORMERS_IN_RL_SURVEY = FieldSurvey(
     named=(
         Cell("GTrXL", "a gated transformer as memory", is_a("ppo-attention")),
         Cell("RLHF", "language models fine-tuned by PPO", is_a("ppo-rlhf")),
-        Cell("Decision Transformer", "actions given returns", Gap("as above", until=is_a("decision-transformer"))),
+        Cell("Decision Transformer", "actions given returns", is_a("decision-transformer")),
         Cell("transformer world models", "IRIS and others", _MODEL),
         Cell(
             "tree search",

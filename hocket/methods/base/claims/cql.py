@@ -22,8 +22,8 @@ def its_penalty_is_that_of_the_paper() -> Finding:
     held = numbers(batch)
     uniform = 2 * torch.special.ndtr(torch.from_numpy(held["noise"][:, 2:12])).numpy() - 1
     terms = [(uniform, np.full(uniform.shape[:2], -2 * np.log(2.0)))]
-    for seen, noise in ((held["seen"], held["noise"][:, 12:22]), (held["following"], held["noise"][:, 22:])):
-        mean, log_std = np.split(perceptron(policy, "actor.body", seen)[:, None], 2, 2)
+    for states, noise in ((held["seen"], held["noise"][:, 12:22]), (held["following"], held["noise"][:, 22:])):
+        mean, log_std = np.split(perceptron(policy, "actor.body", states)[:, None], 2, 2)
         action = np.tanh(mean + np.exp(np.clip(log_std, -20, 2)) * noise)
         density = -0.5 * noise**2 - np.clip(log_std, -20, 2) - 0.5 * np.log(2 * np.pi) - np.log(1 - action**2)
         terms.append((action, density.sum(2)))
@@ -50,8 +50,8 @@ def the_penalty_moves_the_critics_alone() -> Finding:
     base = plain.evaluate(batch, SAC.needs)
     pairs = zip(SAC.losses, CQL.losses, strict=False)
     off = max(
-        abs(float(one(base, batch).total().detach() - other(evaluation, batch).total().detach()))
-        for one, other in pairs
+        abs(float(ours(base, batch).total().detach() - other(evaluation, batch).total().detach()))
+        for ours, other in pairs
     )
     return Finding(moved == expected and off < 1e-6, say(parts=str([*map(sorted, moved)]), off=off))
 

@@ -27,7 +27,7 @@ def densities_are_those_of_attention_over_the_three_kinds_of_tokens() -> Finding
     policy, batch = policy_of(SMALL, discrete=False), rows(SMALL, discrete=False)
     logp = policy.evaluate(batch, LOGP).logp.detach().double().numpy()
     to_go, step = TO_GO.read(batch, "the claim").double().numpy(), STEP.read(batch, "the claim").numpy()
-    turn, action, seen = batch.turn.numpy(), batch.action.double().numpy(), np.concatenate(batch.observation)
+    turn, action, sights = batch.turn.numpy(), batch.action.double().numpy(), np.concatenate(batch.observation)
     log_std = _held(policy, "log_std")
     off = 0.0
     for number in range(batch.turns):
@@ -36,7 +36,7 @@ def densities_are_those_of_attention_over_the_three_kinds_of_tokens() -> Finding
         for n, row in enumerate(mine):
             place = _held(policy, "times")[step[row]]
             tokens.append(_linear(policy, "of_return", to_go[row : row + 1] / 2) + place)
-            tokens.append(_linear(policy, "of_seen", seen[row].astype(float)) + place)
+            tokens.append(_linear(policy, "of_seen", sights[row].astype(float)) + place)
             if n < len(mine) - 1:
                 tokens.append(_linear(policy, "of_action", np.clip(action[row], -1, 1)) + place)
         x = _normal(policy, "first", np.stack(tokens))
@@ -53,20 +53,20 @@ def densities_are_those_of_attention_over_the_three_kinds_of_tokens() -> Finding
 def what_is_played_is_what_is_learnt() -> Finding:
     policy = policy_of(SMALL, discrete=False)
     rng = np.random.default_rng(0)
-    seen = rng.normal(size=(3, 1, 3)).astype(np.float32)
+    sights = rng.normal(size=(3, 1, 3)).astype(np.float32)
     pays, carried = rng.normal(size=3), np.zeros((1, policy.carries), np.float32)
     cast(DecisionTransformer, policy.module.actor).wanted.fill_(float(pays.sum()))
     actions, played = [], []
     for t in range(3):
-        action, logp = policy.sample(seen[t], rng.random((1, 2)), np.ones(1, np.float32), carried=carried)
+        action, logp = policy.sample(sights[t], rng.random((1, 2)), np.ones(1, np.float32), carried=carried)
         policy.paid(pays[t : t + 1], carried)
         actions.append(action[0])
         played.append(float(logp[0]))
     batch = rows(SMALL, discrete=False, count=200)
-    whole = next(n for n in range(batch.turns) if int((batch.turn == n).sum()) == 3)
-    mine = torch.nonzero(batch.turn == whole).flatten()
+    longest = next(n for n in range(batch.turns) if int((batch.turn == n).sum()) == 3)
+    mine = torch.nonzero(batch.turn == longest).flatten()
     taken, observed = batch.action.clone(), list(batch.observation)
-    taken[mine], observed[whole] = torch.from_numpy(np.stack(actions)), seen[:, 0]
+    taken[mine], observed[longest] = torch.from_numpy(np.stack(actions)), sights[:, 0]
     to_go, step = batch.annotations[TO_GO.name].clone(), batch.annotations[STEP.name].clone()
     to_go[mine] = torch.from_numpy(np.cumsum(pays[::-1])[::-1].astype(np.float32).copy())
     step[mine] = torch.arange(3)
@@ -87,9 +87,9 @@ def wanting_another_return_does_something_else() -> Finding:
     done = {}
     for wanted in (-3.0, 3.0):
         cast(DecisionTransformer, policy.module.actor).wanted.fill_(wanted)
-        carried, seen = np.zeros((64, policy.carries), np.float32), np.zeros((64, 3), np.float32)
-        seen[:] = np.random.default_rng(1).normal(size=seen.shape)
-        action, _ = policy.sample(seen, np.full((64, 1), 0.5), np.zeros(64, np.float32), carried=carried)
+        carried, sights = np.zeros((64, policy.carries), np.float32), np.zeros((64, 3), np.float32)
+        sights[:] = np.random.default_rng(1).normal(size=sights.shape)
+        action, _ = policy.sample(sights, np.full((64, 1), 0.5), np.zeros(64, np.float32), carried=carried)
         done[wanted] = float(np.mean(action == 1))
     return Finding(done[3.0] > done[-3.0] + 0.5, say(little=done[-3.0], much=done[3.0]))
 
@@ -100,8 +100,8 @@ def _held(policy: ControlPolicy, name: str) -> Array:
 
 
 def _linear(policy: ControlPolicy, name: str, x: Array) -> Array:
-    given: Array = x @ _held(policy, f"{name}.weight").T + _held(policy, f"{name}.bias")
-    return given
+    outputs: Array = x @ _held(policy, f"{name}.weight").T + _held(policy, f"{name}.bias")
+    return outputs
 
 
 def _normal(policy: ControlPolicy, name: str, x: Array) -> Array:

@@ -33,8 +33,8 @@ def the_penalties_are_their_formulas() -> Finding:
     rng = np.random.default_rng(0)
     mean, wide = rng.normal(size=(4, 50, 3)), np.exp(rng.normal(size=(4, 50, 3)))
     believed = Prediction(torch.from_numpy(mean), torch.from_numpy(wide))
-    found = {kind: penalty(believed, kind).numpy() for kind in get_args(Penalty)}
-    off = dict.fromkeys(found, 0.0)
+    penalties = {kind: penalty(believed, kind).numpy() for kind in get_args(Penalty)}
+    off = dict.fromkeys(penalties, 0.0)
     for row in range(50):
         mu, sigma = mean[:, row], wide[:, row]
         divergence = 0.0
@@ -45,17 +45,18 @@ def the_penalties_are_their_formulas() -> Finding:
             terms = np.log(np.sqrt(spread) / sigma[left]) + (sigma[left] ** 2 + (mu[left] - centre) ** 2) / (2 * spread)
             divergence += (terms - 0.5).sum() / 4
         exact = {
-            "aleatoric": max(np.linalg.norm(one) for one in sigma),
-            "pairwise": max(np.linalg.norm(one - other) for one in mu for other in mu),
+            "aleatoric": max(np.linalg.norm(model_part) for model_part in sigma),
+            "pairwise": max(np.linalg.norm(model_part - other) for model_part in mu for other in mu),
             "variance": np.sqrt(((mu - mu.mean(0)) ** 2).mean(0).sum()),
             "mixture": np.sqrt(((sigma**2 + mu**2).mean(0) - mu.mean(0) ** 2).sum()),
             "left-out": divergence,
         }
         off = {
-            kind: max(off[kind], abs(float(found[cast(Penalty, kind)][row]) - value)) for kind, value in exact.items()
+            kind: max(off[kind], abs(float(penalties[cast(Penalty, kind)][row]) - value))
+            for kind, value in exact.items()
         }
-    parts = (wide**2).mean(0).sum(-1) + found["variance"] ** 2
-    return below(1e-9, **off, identity=float(abs(found["mixture"] ** 2 - parts).max()))
+    parts = (wide**2).mean(0).sum(-1) + penalties["variance"] ** 2
+    return below(1e-9, **off, identity=float(abs(penalties["mixture"] ** 2 - parts).max()))
 
 
 @claim("The loss is each model's Gaussian likelihood of what followed and was paid, and trains the models alone.")
@@ -63,9 +64,9 @@ def the_loss_is_each_models_likelihood() -> Finding:
     policy, batch = policy_of(LEARNT, discrete=False), rows(LEARNT, discrete=False)
     evaluation = policy.evaluate(batch, LEARNT.needs)
     moved = reached(policy, LEARNT.losses[-1](evaluation, batch).total())
-    seen, following = (torch.from_numpy(batch.observation[0]), batch.annotations["following"])
-    believed = predicted(_models(policy), seen, batch.action)
-    truth = torch.cat([following - seen, batch.annotations["paid"][:, None]], 1)
+    states, following = (torch.from_numpy(batch.observation[0]), batch.annotations["following"])
+    believed = predicted(_models(policy), states, batch.action)
+    truth = torch.cat([following - states, batch.annotations["paid"][:, None]], 1)
     scaled = (truth.double() - believed.mean.double()) / believed.deviation.double()
     expected = (0.5 * scaled.square() + believed.deviation.double().log()).sum(-1).T
     places = batch.annotations["place"]
@@ -84,9 +85,9 @@ def the_mixture_follows_the_error_at_least_as_well_as_the_default() -> Finding:
     return Finding(held and min(once["mixture"], imagined["mixture"]) > 0.3, say(**figures))
 
 
-def pendulum(seen: Array, action: Array) -> tuple[Array, Array]:
+def pendulum(states: Array, action: Array) -> tuple[Array, Array]:
     """What follows, `[B, 3]`, and is paid, `[B]`, in Gymnasium's Pendulum-v1, whose torque is twice the action."""
-    angle, speed = np.arctan2(seen[:, 1], seen[:, 0]), seen[:, 2]
+    angle, speed = np.arctan2(states[:, 1], states[:, 0]), states[:, 2]
     torque = 2 * np.clip(action[:, 0], -1, 1)
     paid = -(angle**2 + 0.1 * speed**2 + 0.001 * torque**2)
     speed = np.clip(speed + (15 * np.sin(angle) + 3 * torque) * 0.05, -8, 8)
@@ -103,38 +104,38 @@ def _states(rng: np.random.Generator, count: int) -> Array:
 def _correlations() -> tuple[dict[str, float], dict[str, float]]:
     """Rank correlations of penalties and true errors, of single decisions and of states five imagined steps on."""
     policy, rng = _trained(), np.random.default_rng(1)
-    seen = _states(rng, 1500)
-    found = []
+    states = _states(rng, 1500)
+    penalties = []
     for steps in (0, 5):
         for _ in range(steps):
-            action = rng.uniform(-1, 1, (len(seen), 1))
-            believed = predicted(_models(policy), torch.tensor(seen).float(), torch.tensor(action).float())
-            model = rng.integers(len(believed.mean), size=len(seen))
-            seen = seen + believed.mean.detach().double().numpy()[model, np.arange(len(seen)), :-1]
-        action = rng.uniform(-1, 1, (len(seen), 1))
-        believed = predicted(_models(policy), torch.tensor(seen).float(), torch.tensor(action).float())
-        following, paid = pendulum(seen, action)
+            action = rng.uniform(-1, 1, (len(states), 1))
+            believed = predicted(_models(policy), torch.tensor(states).float(), torch.tensor(action).float())
+            model = rng.integers(len(believed.mean), size=len(states))
+            states = states + believed.mean.detach().double().numpy()[model, np.arange(len(states)), :-1]
+        action = rng.uniform(-1, 1, (len(states), 1))
+        believed = predicted(_models(policy), torch.tensor(states).float(), torch.tensor(action).float())
+        following, paid = pendulum(states, action)
         guess = believed.mean.detach().double().numpy().mean(0)
-        error = np.linalg.norm(guess - np.concatenate([following - seen, paid[:, None]], 1), axis=1)
+        error = np.linalg.norm(guess - np.concatenate([following - states, paid[:, None]], 1), axis=1)
         kinds = {kind: penalty(believed, kind).detach().numpy() for kind in get_args(Penalty)}
-        found.append({kind: float(spearmanr(value, error).statistic) for kind, value in kinds.items()})
-    return found[0], found[1]
+        penalties.append({kind: float(spearmanr(value, error).statistic) for kind, value in kinds.items()})
+    return penalties[0], penalties[1]
 
 
 def _trained() -> ControlPolicy:
     """Models of 2,000 decisions near the top or slow, with small actions."""
     rng, episodes = np.random.default_rng(0), []
     for number in range(100):
-        seen, action = np.empty((21, 3)), rng.uniform(-0.4, 0.4, (20, 1))
+        states, action = np.empty((21, 3)), rng.uniform(-0.4, 0.4, (20, 1))
         angle = rng.uniform(-2, 2)
-        seen[0] = np.cos(angle), np.sin(angle), rng.uniform(-2, 2)
+        states[0] = np.cos(angle), np.sin(angle), rng.uniform(-2, 2)
         paid = np.empty(20)
         for t in range(20):
-            after, earned = pendulum(seen[t : t + 1], action[t : t + 1])
-            seen[t + 1], paid[t] = after[0], earned[0]
-        turn = Turn("agent", "policy", seen[:-1].astype(np.float32), action.astype(np.float32))
+            after, earned = pendulum(states[t : t + 1], action[t : t + 1])
+            states[t + 1], paid[t] = after[0], earned[0]
+        turn = Turn("agent", "policy", states[:-1].astype(np.float32), action.astype(np.float32))
         score = {"reward": Score(paid, Level.DECISION)}
-        final = seen[-1].astype(np.float32)
+        final = states[-1].astype(np.float32)
         episodes.append(Trajectory(Scenario(f"s{number}"), [turn], scores=score, truncated=True, final_state=final))
     batch, store = pack(episodes), Transitions(size=4000, rows=256, begin=0)
     state = store.add(store.init(), paid_at_decisions(batch, batch.scores["reward"].values))

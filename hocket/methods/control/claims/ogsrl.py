@@ -47,8 +47,8 @@ def the_multipliers_solution_is_that_of_the_linear_programme() -> Finding:
         for number in range(1, 1501):
             priced = replace(world, reward=world.reward - multiplier * world.cost)
             policy = priced.best.policy
-            seen = world.visits(policy) / (1 - world.discount)
-            visits += (seen - visits) / number
+            visited = world.visits(policy) / (1 - world.discount)
+            visits += (visited - visits) / number
             multiplier = max(multiplier + (world.sums(policy, world.cost)[0] - bound) / np.sqrt(number), 0.0)
         mixed = visits / np.maximum(visits.sum(-1, keepdims=True), 1e-12)
         earned, used = world.sums(mixed, world.reward, world.cost)
@@ -65,8 +65,8 @@ def _programme(world: Treatment, bound: float) -> float:
         flow[row] = -world.transition[live][:, :, state]
         flow[row, row] += 1
     reward, cost = world.reward[live].ravel(), world.cost[live].ravel()
-    found = linprog(-reward, cost[None], [bound], flow.reshape(len(live), -1), world.start[live])
-    return -float(found.fun)
+    outcomes = linprog(-reward, cost[None], [bound], flow.reshape(len(live), -1), world.start[live])
+    return -float(outcomes.fun)
 
 
 @claim("The solver's step is that scheme, on the guard and the cost at once: it ends within both bounds.")
@@ -79,9 +79,9 @@ def the_solver_ends_within_both_bounds() -> Finding:
     strayed, spent = model.sums(solver.answer(model, state), outside, model.cost)
     free, bounds = model.sums(model.best.policy, outside, model.cost), (0.5, figures["model/cost_bound"])
     binding = all(loose > 1.1 * bound for loose, bound in zip(free, bounds, strict=True))
-    kept = strayed < 1.08 * bounds[0] and spent < 1.05 * bounds[1]
+    within = strayed < 1.08 * bounds[0] and spent < 1.05 * bounds[1]
     figure = {"violations": strayed, "cost": spent, "bound": bounds[1]}
-    return Finding(kept and binding, say(**figure, violations_unbound=free[0], cost_unbound=free[1]))
+    return Finding(within and binding, say(**figure, violations_unbound=free[0], cost_unbound=free[1]))
 
 
 @claim("Bounds that no policy of the model keeps are refused.")
@@ -110,9 +110,9 @@ def _planned(least: int, violations: float = 0.05) -> tuple[Treatment, State, fl
 @claim("The world is that of the package: clinicians .782, chance .780, best .875.", slow=True)
 def the_world_is_that_of_the_package() -> Finding:
     world = sepsis()
-    found = [world.value(world.behaviour), world.value(world.even), world.optimum]
-    off = max(abs(one - other) for one, other in zip(found, (0.7818, 0.7801, 0.8751), strict=True))
-    return Finding(off < 1e-3, say(clinicians=found[0], chance=found[1], best=found[2]))
+    outcomes = [world.value(world.behaviour), world.value(world.even), world.optimum]
+    off = max(abs(computed - other) for computed, other in zip(outcomes, (0.7818, 0.7801, 0.8751), strict=True))
+    return Finding(off < 1e-3, say(clinicians=outcomes[0], chance=outcomes[1], best=outcomes[2]))
 
 
 @claim(

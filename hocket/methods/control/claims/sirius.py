@@ -76,7 +76,7 @@ def over_three_rounds_it_needs_fewer_takeovers_than_plain_cloning() -> Finding:
 
 def rounds(recipe: Recipe, seed: int, count: int = 3) -> list[tuple[float, float]]:
     """Takeovers an episode, and the share without any, of every round's deployment."""
-    rows, found = demonstrations(40, Key.of(seed)), []
+    rows, takeovers_by_round = demonstrations(40, Key.of(seed)), []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(count + 1):
             file = Path(folder) / f"{number}.npz"
@@ -84,8 +84,8 @@ def rounds(recipe: Recipe, seed: int, count: int = 3) -> list[tuple[float, float
             start = 1_000_000 * (seed + 1) + 100 * number
             played = deployed(trained(recipe, file, seed), list(range(start, start + 40)), person=Person())
             rows = joined(rows, played.rows)
-            found.append((played.takeovers, played.alone))
-    return found
+            takeovers_by_round.append((played.takeovers, played.alone))
+    return takeovers_by_round
 
 
 def trained(recipe: Recipe, file: Path, seed: int, steps: int = 5) -> Callable[[NDArray[np.float32]], NDArray[Any]]:

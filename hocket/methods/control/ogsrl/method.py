@@ -63,8 +63,8 @@ class GuardedPlanning(Solver):
         rows, counts = np.unique(world.recorded(self.episodes, key.derive("records")), axis=0, return_counts=True)
         records: State = {"rows": rows, "counts": counts}
         model, outside = modelled(world, records, self.least)
-        own = self.cost * model.sums(model.behaviour, model.cost)[0] if np.isfinite(self.cost) else np.inf
-        for name, numbers, bound in (("violations", outside, self.violations), ("cost", model.cost, own)):
+        clinicians_cost = self.cost * model.sums(model.behaviour, model.cost)[0] if np.isfinite(self.cost) else np.inf
+        for name, numbers, bound in (("violations", outside, self.violations), ("cost", model.cost, clinicians_cost)):
             least = model.sums(replace(model, reward=-numbers).best.policy, numbers)[0] if np.isfinite(bound) else 0.0
             if least > bound + 1e-9:
                 raise ConfigurationError(
@@ -83,9 +83,9 @@ class GuardedPlanning(Solver):
         steps = int(state["steps"]) + 1
         missed = np.array([strayed - self.violations, spent - bound if np.isfinite(bound) else -np.inf])
         multipliers = np.maximum(state["multipliers"] + self.rate / np.sqrt(steps) * missed.clip(-1, 1), 0.0)
-        seen = model.visits(policy) / (1 - model.discount)
-        seen[model.over] = policy[model.over]
-        visits = state["visits"] + (seen - state["visits"]) / steps
+        visited = model.visits(policy) / (1 - model.discount)
+        visited[model.over] = policy[model.over]
+        visits = state["visits"] + (visited - state["visits"]) / steps
         figures = {"model/return": earned, "model/violations": strayed, "model/cost": spent, "model/cost_bound": bound}
         after = {"multipliers": multipliers, "visits": visits, "steps": np.array(steps)}
         return {**state, **after}, {**figures, "multiplier/guard": guard, "multiplier/cost": price}
@@ -93,18 +93,18 @@ class GuardedPlanning(Solver):
     def answer(self, world: Treatment, state: State) -> Array:
         """The policy of the mean visits; where there are none, the clinicians'."""
         total = state["visits"].sum(-1, keepdims=True)
-        found: Array = np.where(total > 1e-12, state["visits"] / np.maximum(total, 1e-12), world.behaviour)
-        shares: Array = found / found.sum(-1, keepdims=True)
+        guarded_policy: Array = np.where(total > 1e-12, state["visits"] / np.maximum(total, 1e-12), world.behaviour)
+        shares: Array = guarded_policy / guarded_policy.sum(-1, keepdims=True)
         return shares
 
 
 def modelled(world: Treatment, state: State, least: int) -> tuple[Treatment, Array]:
     """The model of the records, where a decision without any leads anywhere; and what the guard forbids, `[S, A]`."""
     rows = state["rows"]
-    seen = np.zeros_like(world.transition)
-    seen[rows[:, 0], rows[:, 1], rows[:, 2]] = state["counts"]
-    total = seen.sum(-1)
-    share = np.where(total[..., None] > 0, seen / np.maximum(total, 1)[..., None], 1 / world.states)
+    visited = np.zeros_like(world.transition)
+    visited[rows[:, 0], rows[:, 1], rows[:, 2]] = state["counts"]
+    total = visited.sum(-1)
+    share = np.where(total[..., None] > 0, visited / np.maximum(total, 1)[..., None], 1 / world.states)
     over = world.over
     share[over] = world.transition[over]
     outside = (total < least).astype(np.float64)
