@@ -160,8 +160,12 @@ class Shipment:
 def _typed(settings: Mapping[str, Any]) -> str:
     """A run as it is typed."""
     given = {name: json.dumps(value) if isinstance(value, Mapping) else str(value) for name, value in settings.items()}
+    given = {name: value.replace(f"{PACKAGE.parent}/", "") for name, value in given.items()}  # As in a checkout.
     return " ".join(("hocket train", *(f"--{name} {shlex.quote(value)}" for name, value in given.items())))
 
+
+PACKAGE = Path(__file__).parents[2]
+"""The folder of the library."""
 
 SLOTS = ("workflow", *ROOMS)
 """Where a recipe may differ from its parent."""
