@@ -58,7 +58,7 @@ def open_picture(data: bytes, name: str) -> Image:
     try:
         with _silent():
             picture.load()
-            if picture.mode in ("LA", "PA", "RGBA") or "transparency" in picture.info:
+            if picture.has_transparency_data:
                 clear = picture.convert("RGBA")
                 picture = pillow().new("RGBA", clear.size, "white")
                 picture.alpha_composite(clear)
