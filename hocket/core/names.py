@@ -84,7 +84,7 @@ _NOT_THERE = (
     ("asynchronous or off-policy actor-critic", "a3c acer acktr", "a2c, impala or sac"),
     ("off-policy values of a team", "qtran qplex matd3 coma facmac", "qmix, vdn or maddpg"),
     ("a learnt model of the environment", "dreamer dreamerv3 muzero alphazero mbpo pets", "ppo or mappo"),
-    ("offline control", "cql awac bcq td3-bc decision-transformer", "iql or bc"),
+    ("offline control", "awac bcq td3-bc", "cql, iql or bc"),
     ("imitation", "behaviour-cloning behavior-cloning gail airl dagger", "bc, or sft for language models"),
     ("evolution of weights", "es ars cem cma-es openai-es", "zo-ranksgd"),
     ("fine-tuning on the best samples", "raft rft star rest best-of-n rejection-sampling", "nft or grpo"),

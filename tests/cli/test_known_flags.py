@@ -313,7 +313,7 @@ def test_unknown_names_show_the_nearest_and_where_to_look(line: str, words: str)
     assert len(said.err) < 300
 
 
-ELSEWHERE = ("tqc", "redq", "ddqn", "rainbow", "qmix", "maddpg", "a3c", "dreamer", "cql", "gail", "opd", "raft")
+ELSEWHERE = ("tqc", "redq", "ddqn", "rainbow", "qplex", "coma", "a3c", "dreamer", "td3-bc", "gail", "opd", "raft")
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)

@@ -14,7 +14,7 @@ REFUSED = {
     "no such precision": (["--precision", "fp8"], "precision = 'fp8': choose from auto, fp32, bf16"),
     "no such body": (
         [*CARTPOLE, "--network.body", "cnn"],
-        "network.body = 'cnn': choose from perceptron, recurrent, convolution, sets, equivariant",
+        "network.body = 'cnn': choose from perceptron, recurrent, attention, convolution, sets, equivariant",
     ),
     "no such aggregate": (["--objective.aggregate", "mean"], "objective.aggregate = 'mean': choose from token-mean,"),
     "no list of numbers": ([*CARTPOLE, "--network.hidden", "64,many"], "network.hidden"),

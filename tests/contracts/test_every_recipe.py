@@ -38,7 +38,7 @@ SCORERS = tuple(name for name, recipe in all_recipes().items() if recipe.outputs
 LATENT = tuple(name for name, recipe in all_recipes().items() if isinstance(recipe.rollout, LatentThoughts))
 MASKED = tuple(name for name, recipe in all_recipes().items() if isinstance(recipe.rollout, DelayedNucleus))
 """Their masks are over tokens; a controller refuses them in a sentence."""
-GUESTS = ("past-selves", "pytag")
+GUESTS = ("past-selves", "pytag", "vgc-bench", "vgc-bench-fictitious-play")
 """Their snapshots sit in a workflow's roles or the seats of a joint world; a lone agent has neither (`test_hooks`)."""
 BY_LENGTH = ("long2short-dpo",)
 """They pair by length, and whether episodes of a control task differ in it is chance."""
@@ -109,6 +109,7 @@ JOINT = {
     "flickerfusion": "task sums is none",
     "follower": "use mapf:planned",
     "multi-agent-mdp-homomorphic-networks": "those of control policies",
+    "vgc-bench": "plays matches of control policies",
 }
 """They read what only worlds of several agents tell, and refuse all else in words of their own."""
 BELIEVING = dict.fromkeys(("clam-agent-modelling", "contrabar"), "choose a task such as recall:bandit")

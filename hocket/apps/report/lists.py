@@ -18,8 +18,11 @@ from hocket.core.names import RECIPES, WORKFLOWS, task_within
 
 BASE = "hocket.methods.base"
 
-BEST_KNOWN = ("gigpo", "kto", "orpo", "search-r1", "simpo", "trpo")
+BEST_KNOWN = ("gigpo", "kto", "orpo", "search-r1", "simpo")
 """Recipes outside `hocket.methods.base` that stand on the first page."""
+
+LESS_KNOWN = ("ddpg", "diffu-grpo", "happo", "impala", "vdn")
+"""Recipes of `hocket.methods.base` that do not: the page is one screen, and each has a better known one beside it."""
 
 FOR_ALL = ("data", "packages")
 """Families of tasks into which users bring their own work; all of them stand on the first page."""
@@ -58,7 +61,8 @@ def recipes() -> list[ListEntry]:
 
 def _is_standard(one: Declaration) -> bool:
     package, _, file = one.module.rpartition(".")
-    return one.name in BEST_KNOWN or (package == BASE and one.attribute.lower() == file)
+    named = package == BASE and one.attribute.lower() == file and one.name not in LESS_KNOWN
+    return one.name in BEST_KNOWN or named
 
 
 def all_tasks(*, datasets: bool = False) -> list[ListEntry]:

@@ -163,7 +163,6 @@ def _laser(name: str, settings: Mapping[str, str]) -> JointTask:
 LASER = TaskForm(
     name="laser",
     description="the phase of a laser pulse against an unknown dispersion, e.g. laser?length=8",
-    family="worlds",
     make=_laser,
 )
 
