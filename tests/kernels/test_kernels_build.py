@@ -224,7 +224,7 @@ def test_a_damaged_file_does_no_harm(fresh):
     assert found is not None or one_sentence(fresh.reason(16))
 
 
-@pytest.mark.parametrize("size", [0, -16, 8, 17, 24, 272])
+@pytest.mark.parametrize("size", [0, -16, 8, 17, 24, 528])
 def test_sizes_there_are_no_kernels_for(fresh, size):
     assert fresh.library(size) is None
     assert one_sentence(fresh.reason(size))
