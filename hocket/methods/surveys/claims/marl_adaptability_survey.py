@@ -18,7 +18,6 @@ SHIFTS = {
     "agent count": ("flickerfusion", "mpe:flee?ids=false", "mpe:flee?ids=false&pursuers=5&come=2", 2),
     "goals": ("ippo", "dilemma:stag-hunt?rounds=1", "dilemma:prisoners?rounds=1", 10),
     "dynamics": ("ippo", "recall:corridor?length=3", "recall:corridor?length=8", 8),
-    "partners": ("ippo", "dilemma:gathering", "dilemma:gathering?traitor=0.9", 3),
 }
 """By change: a recipe, the task of training, the shifted task, and steps of training."""
 
@@ -36,10 +35,10 @@ def _drop(source: Path, other: Path, n: int) -> tuple[float, float, float]:
 
 
 @claim(
-    "Under each of four changes the drop is measured, and its interval covers the drop on ten times as many scenarios.",
+    "Under each of three changes the drop is measured, and its interval covers the drop on ten times as many scenarios.",
     slow=True,
 )
-def under_each_of_four_changes_the_drop_is_measured() -> Finding:
+def under_each_of_three_changes_the_drop_is_measured() -> Finding:
     drops, holds = dict[str, str](), True
     for shift, (recipe, home, shifted, steps) in SHIFTS.items():
         with tempfile.TemporaryDirectory() as folder:
