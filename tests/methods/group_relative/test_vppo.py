@@ -41,5 +41,5 @@ def test_a_trajectory_that_depends_most_weighs_most_and_the_mean_is_one() -> Non
 
 @pytest.mark.parametrize("settings", [{"share": 0.0}, {"share": 1.1}, {"least": -0.1}])
 def test_settings_out_of_range(settings: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"\["):
+    with pytest.raises(ValueError, match=r"must lie in"):
         PictureDependent(of=GroupRelative(), **settings)

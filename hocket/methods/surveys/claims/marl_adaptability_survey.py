@@ -35,7 +35,7 @@ def _drop(source: Path, other: Path, n: int) -> tuple[float, float, float]:
 
 
 @claim(
-    "Under each of three changes the drop is measured, and its interval covers the drop on ten times as many scenarios.",
+    "Under each of three changes the drop is measured; its interval covers the drop on ten times as many scenarios.",
     slow=True,
 )
 def under_each_of_three_changes_the_drop_is_measured() -> Finding:
