@@ -15,6 +15,8 @@ def recordable(name: str, recipe: Recipe) -> bool:
     """Whether recorded log-probs hold all that a recipe reads: no worlds, beliefs, whole distributions or scores."""
     if Chained() in recipe.policy_parts:  # Actions have parts.
         return False
+    if name == "vppo":  # Its weights come from pictures that are looked at once more.
+        return False
     if PRIVILEGED in recipe.reads:  # A prompt that recorded batches do not hold.
         return False
     if recipe.store is not None:  # Their losses read rows of a store.

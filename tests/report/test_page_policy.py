@@ -80,6 +80,7 @@ def held_to(text: str) -> None:
         "default-src": "'none'",
         "script-src": allowed,
         "style-src": "'unsafe-inline'",
+        "img-src": "data:",
         "base-uri": "'none'",
         "form-action": "'none'",
     }
