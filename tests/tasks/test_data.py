@@ -283,7 +283,7 @@ def given_to_a_function(rows: Any) -> dict[str, Any]:
 
 
 def test_every_other_column_reaches_rewards_by_its_name() -> None:
-    own = {"id": "mine", "seed": 11, "origin": "o", "metadata": {"a": 1}, "images": ["i"], "trajectory": 2}
+    own = {"id": "mine", "seed": 11, "origin": "o", "metadata": {"a": 1}, "trajectory": 2}
     own |= {"group": "g", "source": "s", "name": "n", "self": 3, "key": "k", "scenario": 4, "label": "l", "text": "t"}
     found = given_to_a_function([{"prompt": "p", "answer": "a", "split": "train", **own}, {"prompt": "q"}])
     assert {name: found[name] for name in own} == own
