@@ -160,8 +160,8 @@ class Shipment:
 def _typed(settings: Mapping[str, Any]) -> str:
     """A run as it is typed."""
     given = {name: json.dumps(value) if isinstance(value, Mapping) else str(value) for name, value in settings.items()}
-    given = {name: value.replace(f"{PACKAGE.parent}/", "") for name, value in given.items()}  # As in a checkout.
-    return " ".join(("hocket train", *(f"--{name} {shlex.quote(value)}" for name, value in given.items())))
+    words = (f"--{name} {shlex.quote(value)}" for name, value in given.items())
+    return " ".join(("hocket train", *words)).replace(f"{PACKAGE.parent}/", "")  # As in a checkout.
 
 
 PACKAGE = Path(__file__).parents[2]
