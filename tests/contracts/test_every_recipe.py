@@ -118,6 +118,8 @@ IN_TURN = dict.fromkeys((name for name in all_recipes() if name.startswith("l2rl
 """They go from one task to the next, where scenarios say of which they are."""
 WITH_TOOLS = ("tool-star", "tool-star-rl", "tool-star-sft")
 """They leave out what is solved without tools, or imitate it: all that is tried here. Claims have what needs tools."""
+DENOISING = tuple(name for name, recipe in all_recipes().items() if hasattr(recipe.rollout, "plays"))
+"""They sample from policies of another kind; `tests/kinds/test_pictures.py` trains some of them."""
 OF_WORDS = ("parl", "parl-alternating")
 """Their reward is one of an answer's words."""
 
@@ -187,7 +189,7 @@ def unseen(name: str) -> Any:
         sorted(
             set(all_recipes())
             - {*LATENT, *SCORERS, *SEARCHING, *CENTRAL, *JOINT, *BELIEVING, *IN_TURN, *TAUGHT, *OF_WORLDS, *WITH_TOOLS}
-            - set(STORED)
+            - {*STORED, *DENOISING}
         ),
     ),
 )
@@ -231,6 +233,7 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
                 *CENTRAL,
                 *JOINT,
                 *STORED,
+                *DENOISING,
             }
         ),
     ),
@@ -331,3 +334,9 @@ def test_recorded_text_is_refused_for_a_controller_in_a_sentence(name: str, tmp_
     said = call("train", "--task", "gym:CartPole-v1", "--recipe", name, "--runs", tmp_path, "--steps", "1", "--quiet")
     assert said.code == 2
     assert len(said.err) < 300
+
+
+@pytest.mark.parametrize("name", [mainly(name) for name in DENOISING])
+def test_what_denoises_is_refused_for_words(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="samples from policies of the kind"):
+        first_steps(name, "sums", tmp_path, reward=True)
