@@ -67,7 +67,7 @@ def new_model(language: Qwen3ForCausalLM, processor: Any, seed: int, *, width: i
         vision_use_head=False,
     )
     words = len(processor.tokenizer)
-    text = language.config.to_dict() | {"vocab_size": words}
+    text = language.config.to_dict() | {"vocab_size": words, "_name_or_path": ""}  # No path of this machine.
     config = LlavaConfig(
         vision_config=tower,
         text_config=type(language.config)(**text),

@@ -47,3 +47,7 @@ def test_pretraining_makes_a_folder_that_loads(tmp_path: Path) -> None:
     assert CausalLM.from_pretrained(tmp_path / "made", key=Key.of(0)).tokenizer.picture_reader.token == "<image>"
     settings = SightPretraining(worked=0.0, right=1.0)
     assert lesson("count", [4, 4], Key.of(0).numpy(), settings) == "<answer>2</answer>"
+
+
+def test_no_path_of_a_machine_is_shipped() -> None:
+    assert not [file.name for file in SIGHT.glob("*config.json") if '"/' in file.read_text()]
