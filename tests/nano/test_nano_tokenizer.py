@@ -16,7 +16,13 @@ from hocket.nano.tokenizer import CHARACTERS, END, PHRASES, ROLE_TAGS, TAGS, bui
 
 TOKENIZER = build_tokenizer()
 CHARS = st.text(alphabet=st.sampled_from(CHARACTERS))
-TEXTS = st.lists(CHARS | st.sampled_from((*PHRASES, *TAGS)), max_size=6).map("".join)
+SPECIAL = tuple(TOKENIZER.all_special_tokens)
+"""Names such as `<unk>`, which are read as the tokens that they name; no text of a prompt holds them."""
+TEXTS = (
+    st.lists(CHARS | st.sampled_from((*PHRASES, *TAGS)), max_size=6)
+    .map("".join)
+    .filter(lambda text: not any(name in text for name in SPECIAL))
+)
 
 CALL = {"type": "function", "function": {"name": "calculator", "arguments": {"expression": "3 * 4"}}}
 CHAT: list[dict[str, Any]] = [
