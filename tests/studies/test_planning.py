@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from dataclasses import replace
+from dataclasses import field, make_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hocket.apps.studies.conduct import checked, cost
 from hocket.apps.studies.folder import StudyFolder
-from hocket.apps.studies.planning import Planner, StudyRun, equal_budget
+from hocket.apps.studies.planning import Planner, StudyRun, equal_budget, stated
 from hocket.apps.studies.running import Meter
 from hocket.apps.studies.study import (
     TUNING_SEEDS,
@@ -111,6 +111,16 @@ def test_a_key_is_the_content_of_a_run() -> None:
         key(Study(tasks=("sums?instruct=true",))),
     ]
     assert len({key(study), *others}) == 1 + len(others)
+
+
+def test_a_new_setting_that_is_off_changes_no_key() -> None:
+    first = [("size", int, 1)]
+    before = make_dataclass("Piece", first)
+    after = make_dataclass("Piece", [*first, ("extra", bool, False), ("names", list[str], field(default_factory=list))])
+    switched = make_dataclass("Piece", [*first, ("extra", bool, True)])
+    assert stated(before()) == stated(after())
+    assert len({str(stated(value)) for value in (before(), before(2), before(0), switched(), after(1, None))}) == 5
+    assert stated(after(1, True)) == stated(switched())
 
 
 def test_a_changed_file_is_another_run(tmp_path: Path) -> None:

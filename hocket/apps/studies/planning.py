@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 from hocket import __version__, tasks
 from hocket.apps.studies.study import Study, StudyMethod, rival
-from hocket.core.components import has_path, to_plain
+from hocket.core.components import has_path, is_component, to_plain, type_name
 from hocket.core.errors import ConfigurationError
 from hocket.lab.claims.atlas import code_of
 from hocket.recipe import Recipe
@@ -237,11 +238,28 @@ def plain(value: Any) -> Any:
 
 def _content(config: Config) -> dict[str, Any]:
     """Everything a run depends on as plain data: the configuration, and the files it names."""
-    plain = to_plain(replace(config, run=None, runs="", seed=0))
+    plain = stated(replace(config, run=None, runs="", seed=0))
     recipe = {key: value for key, value in plain["recipe"].items() if key not in DESCRIPTIVE}
     content = {**plain, "recipe": recipe, "hocket": __version__}
     files = {name: _fingerprint(Path(name)) for name in sorted(set(_files(content)))}
     return {**content, "files": files}
+
+
+def stated(value: Any) -> Any:
+    """Plain data without the fields that are off by default: a new setting that is off changes no run."""
+    if is_component(value):
+        fields = (part for part in dataclasses.fields(value) if part.init and not _off(part, getattr(value, part.name)))
+        return {"type": type_name(type(value)), **{part.name: stated(getattr(value, part.name)) for part in fields}}
+    if isinstance(value, Mapping):
+        return {str(name): stated(item) for name, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [stated(item) for item in value]
+    return to_plain(value)
+
+
+def _off(part: dataclasses.Field[Any], value: Any) -> bool:
+    default = part.default if part.default_factory is dataclasses.MISSING else part.default_factory()
+    return not value and type(value) is type(default) and bool(value == default)
 
 
 def _files(value: Any) -> Iterator[str]:

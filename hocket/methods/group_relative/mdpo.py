@@ -3,8 +3,9 @@
 Mirror descent, approximately: several steps on a batch against `ForwardKLDrift`, an estimate of KL(new || old) from old
 actions whose step size falls over the run; it enters `DriftSurrogate` of `hocket.objectives.drift`.
 
-`mdpo-off-policy` fits KL(pi || pi_k exp(t Q) / Z) on stored rows, with critics as in soft actor-critic: `MirrorValues`
-is its policy, which keeps the policy pi_k before. With a uniform pi_k the actor's step is SAC's at the temperature 1/t.
+`mdpo-off-policy` fits KL(pi || pi_k exp(t Q) / Z) on stored rows, with critics as in soft actor-critic, in the soft
+process that the paper uses off-policy, whose value counts entropy: `MirrorValues` is its policy, which keeps the policy
+pi_k before. With a uniform pi_k and no entropy the actor's step is SAC's at the temperature 1/t.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ MDPO = PPO.but(
     formula="L = -mean_t (r_t A_t - 1/t_k (r_t log r_t - r_t + 1)) + 1/2 mean_t (V_t - y_t)^2,  t_k from 1 to 0.05",
     conventions={
         **PPO.conventions,
-        "form": "the paper's on-policy one; off-policy, KL(pi || pi_k exp(t Q)/Z) on stored states, is left out",
+        "form": "the paper's on-policy one; `mdpo-off-policy` is the other",
         "clipping side": "none; values are not clipped",
         "KL": "KL(new || old), estimated from the old policy's actions, unbiased in value and gradient",
         "step size": "t_k falls linearly from 1 to 0.05 over the run; the paper's ends at 0, an infinite penalty",
@@ -86,15 +87,17 @@ MDPO = PPO.but(
 
 @dataclass(frozen=True)
 class MirrorValues(SoftValues):
-    """Critics beside a squashed Gaussian that stays near the one before: `pathwise` is (log pi - log pi_k) / t - Q.
+    """Critics beside a squashed Gaussian near the one before: `pathwise` is w log pi + (log pi - log pi_k) / t - Q.
 
     Attributes:
         step_size: t. previous: whether pi_k is the policy before; else it is uniform, which gives SAC's actor.
+        entropy: w, the weight of the entropy in the actor's loss and in the backup.
     """
 
     learnt: bool = False
-    step_size: float = 5.0
+    step_size: float = 1.25
     previous: bool = True
+    entropy: float = 0.2
 
     groups: ClassVar[Mapping[str, str]] = {**SoftValues.groups, "previous": "previous"}
     slow: ClassVar[Mapping[str, str]] = {**SoftValues.slow, "previous": "actor"}
@@ -103,6 +106,8 @@ class MirrorValues(SoftValues):
     def __post_init__(self) -> None:
         if not self.step_size > 0:
             raise ValueError(f"step_size must be positive, not {self.step_size}")
+        if not self.entropy >= 0:
+            raise ValueError(f"entropy must be at least 0, not {self.entropy}")
 
     def begin(self, host: PartHost) -> None:
         super().begin(host)
@@ -110,21 +115,23 @@ class MirrorValues(SoftValues):
 
     def _backup(self, host: PartHost, rows: EvaluatedRows) -> Tensor:
         later = following(host, rows)
-        action, _ = SquashedGaussian.of(host.module.actor(later)).reached(rows.column(NOISE)[:, 1])
-        return backed_up(rows, critics_of(host, "slow")(joined(later, action)).amin(1))
+        action, logp = SquashedGaussian.of(host.module.actor(later)).reached(rows.column(NOISE)[:, 1])
+        value = critics_of(host, "slow")(joined(later, action)).amin(1)
+        return backed_up(rows, value - self.entropy * logp)
 
     def _of_actor(self, host: PartHost, wanted: frozenset[Quantity], rows: EvaluatedRows) -> Mapping[Quantity, Tensor]:
         if Quantity.PATHWISE not in wanted:
             return {}
         head, noise = SquashedGaussian.of(rows.outputs), rows.column(NOISE)[:, 0]
-        action, gap = head.reached(noise)
+        action, logp = head.reached(noise)
+        gap = logp
         if self.previous:
             with torch.no_grad():
                 before = SquashedGaussian.of(cast(nn.Module, host.module.previous)(rows.seen)).normal
             inside = head.mean + head.log_std.exp() * noise
             gap = head.normal.logp(inside) - before.logp(inside)  # What squashing adds to both cancels.
         value = critics_of(host)(joined(rows.seen, action), frozen=True).amin(1)
-        return {Quantity.PATHWISE: gap / self.step_size - value}
+        return {Quantity.PATHWISE: self.entropy * logp + gap / self.step_size - value}
 
 
 MDPO_OFF_POLICY = SAC.but(
@@ -132,15 +139,16 @@ MDPO_OFF_POLICY = SAC.but(
     title="Mirror Descent Policy Optimization, off-policy",
     source=MDPO.source,
     catalogue_ids=("mdpo",),
-    formula="L = 1/2 sum_k (Q_k(s, a) - y)^2 + 1/t log (pi(a'|s) / pi_i(a'|s)) - min_k Q_k(s, a'),  "
-    "y = r + gamma min_k Q-_k(s', a''),  a' ~ pi(s), a'' ~ pi(s'),  pi_i <- pi every 250 gradients",
+    formula="L = 1/2 sum_k (Q_k(s, a) - y)^2 + w log pi(a'|s) + 1/t log (pi(a'|s) / pi_i(a'|s)) - min_k Q_k(s, a'),  "
+    "y = r + gamma (min_k Q-_k(s', a'') - w log pi(a''|s')),  a' ~ pi(s), a'' ~ pi(s'),  pi_i <- pi every 250 gradients",
     conventions={
         **SAC.conventions,
-        "temperature": "none; the backup counts no entropy, as in the paper for plain returns",
-        "step size": "t = 5, fixed, chosen here; the paper's falls over the run",
-        "previous policy": "copied every 250 gradients, which are the steps of one mirror step; the paper makes 1,000",
+        "temperature": "fixed: w = 0.2, as in the authors' code",
+        "step size": "t = 1.25, fixed, as in the authors' code: their weight of log pi is 1, so 1/t = 1 - w",
+        "previous policy": "copied every 250 gradients, which are the steps of one mirror step; the authors make 1,000",
+        "actor": "the smaller critic counts and nothing holds its mean and deviation; the authors' takes the first "
+        "critic and penalises the squares of both by 0.001",
     },
-    note="its losses are the paper's, but on Pendulum 5,000 decisions with layers of 64 leave it where it was (-1,200)",
     objective=CriticLoss(MirrorValues()),
     regularisers=(PathwiseLoss(),),
     update=FollowingStep(lr=3e-4, clip_norm=None, copied={"previous": 250}),

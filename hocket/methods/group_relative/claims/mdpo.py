@@ -129,9 +129,11 @@ def off_policy_its_losses_are_those_of_the_paper() -> Finding:
     inside, mean, log_std = drawn("actor.body", held["seen"], held["noise"][:, 0])
     _, *before = drawn("previous.body", held["seen"], held["noise"][:, 0])
     best = critics(policy, "critics", held["seen"], np.tanh(inside)).min(1)
-    actor = ((density(inside, mean, log_std) - density(inside, *before)) / 5 - best).mean()
-    later, *_ = drawn("actor.body", held["following"], held["noise"][:, 1])
-    backup = held["paid"] + held["goes_on"] * critics(policy, "slow", held["following"], np.tanh(later)).min(1)
+    logp, logp_before = density(inside, mean, log_std), density(inside, *before)
+    actor = (0.2 * logp + (logp - logp_before) / 1.25 - best).mean()
+    later, *head = drawn("actor.body", held["following"], held["noise"][:, 1])
+    value = critics(policy, "slow", held["following"], np.tanh(later)).min(1) - 0.2 * density(later, *head)
+    backup = held["paid"] + held["goes_on"] * value
     values = critics(policy, "critics", held["seen"], held["action"])
     expected = {"CriticLoss": 0.5 * ((values - backup[:, None]) ** 2).sum(1).mean(), "PathwiseLoss": actor}
     _, losses = evaluated(MDPO_OFF_POLICY, policy, batch)
@@ -141,10 +143,11 @@ def off_policy_its_losses_are_those_of_the_paper() -> Finding:
 @claim("Off-policy with a uniform policy before, the actor's gradient is SAC's at the temperature 1 / t.", "section 5")
 def with_a_uniform_policy_before_the_actors_gradient_is_sacs() -> Finding:
     gradients = []
+    plain = MDPO_OFF_POLICY.but(**{"objective.values.step_size": 4.0, "objective.values.entropy": 0.0})
     for recipe in (
-        MDPO_OFF_POLICY.but(**{"objective.values.previous": False, "objective.values.step_size": 4.0}),
+        plain.but(**{"objective.values.previous": False}),
         SAC.but(**{"objective.values.temperature": 0.25, "objective.values.learnt": False}),
-        MDPO_OFF_POLICY.but(**{"objective.values.step_size": 4.0}),
+        plain,
     ):
         policy, batch = policy_of(recipe, discrete=False), rows(recipe, discrete=False)
         if "temperature" in policy.parts():
