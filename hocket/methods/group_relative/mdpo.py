@@ -140,7 +140,8 @@ MDPO_OFF_POLICY = SAC.but(
     source=MDPO.source,
     catalogue_ids=("mdpo",),
     formula="L = 1/2 sum_k (Q_k(s, a) - y)^2 + w log pi(a'|s) + 1/t log (pi(a'|s) / pi_i(a'|s)) - min_k Q_k(s, a'),  "
-    "y = r + gamma (min_k Q-_k(s', a'') - w log pi(a''|s')),  a' ~ pi(s), a'' ~ pi(s'),  pi_i <- pi every 250 gradients",
+    "y = r + gamma (min_k Q-_k(s', a'') - w log pi(a''|s')),  a' ~ pi(s), a'' ~ pi(s'),  "
+    "pi_i <- pi every 250 gradients",
     conventions={
         **SAC.conventions,
         "temperature": "fixed: w = 0.2, as in the authors' code",

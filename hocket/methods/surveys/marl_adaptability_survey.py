@@ -14,7 +14,7 @@ MARL_ADAPTABILITY_SURVEY = FieldSurvey(
     name="marl-adaptability-survey",
     title="Adaptability in Multi-Agent Reinforcement Learning: A Framework and Unified Review",
     source="arXiv:2507.10142",
-    witness="`hocket eval RUN --task SHIFTED --beside RUN2` gives the drop under each of three changes, with an "
+    witness="`hocket eval RUN --task SHIFTED --beside RUN2` gives the drop under each of the four changes, with an "
     "interval that covers the true one",
     axes=(
         Axis(
