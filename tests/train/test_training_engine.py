@@ -13,7 +13,11 @@ from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.core.packing import pack
+from hocket.engine.requests import Sample
 from hocket.policies.settings import LoraSettings
+from hocket.recipes import find
+from hocket.train.learner import Learner
 from hocket.train.token_losses import (
     ClippedRatio,
     ClippedWeight,
@@ -23,7 +27,7 @@ from hocket.train.token_losses import (
     TokenLoss,
 )
 from hocket.train.training_engine import TokenExample, TrainingEngine
-from hocket.types import Decoding
+from hocket.types import Decoding, Scenario, Score, Trajectory, Turn
 
 QUESTION = [{"role": "user", "content": "What is 12 + 30?"}]
 
@@ -261,3 +265,43 @@ def test_targets_that_do_not_count_may_be_anything(engine: TrainingEngine) -> No
     assert outcome.loss == pytest.approx(plain.loss, rel=1e-6)
     assert outcome.logp[0][:2].tolist() == [0.0, 0.0]
     assert np.array_equal(outcome.logp[0][2:], plain.logp[0][2:])
+
+
+# ---------------------------------------------------------------- beside the learner of `hocket train`
+
+
+def trajectory_of(prompt: tuple[int, ...], sample: Sample, policy: str, scenario: int, reward: float) -> Trajectory:
+    turn = Turn(
+        agent="policy",
+        policy=policy,
+        observation=np.asarray(prompt, np.int64),
+        action=np.asarray(sample.tokens, np.int64),
+        logp=np.asarray(sample.logp, np.float32),
+    )
+    return Trajectory(scenario=Scenario(str(scenario), ""), turns=[turn], scores={"reward": Score(reward)})
+
+
+def test_a_step_of_grpo_is_that_of_the_learner_from_the_same_samples() -> None:
+    engine, other = TrainingEngine.open("nano", seed=1), TrainingEngine.open("nano", seed=1)
+    learner = Learner(other.policy, find("grpo"), total_steps=2)
+    questions = [engine.chat.opening([{"role": "user", "content": f"What is {n} + 30?"}]) for n in (5, 12)]
+    for step in (1, 2):
+        groups = engine.sample(questions, 4, decoding=Decoding(max_tokens=12), key=Key.of(step))
+        rewards = np.random.default_rng(step).normal(size=(2, 4))
+        advantages = (rewards - rewards.mean(1, keepdims=True)) / (rewards.std(1, ddof=1, keepdims=True) + 1e-6)
+        examples, trajectories = [], []
+        for place, number in np.ndindex(2, 4):
+            prompt, sample = questions[place], groups[place][number]
+            share = advantages[place, number] / len(sample.tokens) / rewards.size
+            examples.append(TokenExample.of(prompt, sample.tokens, logprobs=sample.logp, advantages=share))
+            reward = float(rewards[place, number])
+            trajectories.append(trajectory_of(prompt, sample, other.policy.name, place, reward))
+        batch = learner.compute_credit(learner.annotate(pack(trajectories)), {"reward": 1.0}, step)
+        metrics = learner.learn(batch, Key.of(step), step)
+        loss, norm = engine.forward_backward(examples, ClippedRatio()).loss, engine.step()["gradient/norm"]
+        assert norm == pytest.approx(metrics["gradient/norm"], rel=1e-5)
+        assert norm > 0
+        assert loss == pytest.approx(metrics["loss"], abs=1e-6)
+        theirs = dict(other.policy.model.named_parameters())
+        for name, weight in engine.policy.model.named_parameters():
+            assert torch.allclose(weight, theirs[name], rtol=0, atol=2e-6), name
