@@ -11,7 +11,7 @@ import pytest
 
 from hocket.apps.report import catalogue
 from hocket.lab.claims import atlas, grades, record
-from hocket.lab.claims.atlas import AtlasRun, CurvePoint, keep
+from hocket.lab.claims.atlas import COMMON, WORDS, AtlasRun, CurvePoint, keep
 from hocket.lab.claims.claim import Claims, Finding, Verdict
 from hocket.lab.claims.grades import GRADES, graded
 from hocket.recipes import find
@@ -149,6 +149,15 @@ def test_a_row_works_only_when_it_learns(kept: Path, works: None) -> None:
     assert graded((ROW,), (ROW,), "").grade == "works (formula)"
     store(kept, *pair(0.1, diverged={"loss": 2}))
     assert graded((ROW,), (ROW,), "").grade == "partial"
+
+
+def test_a_row_with_a_task_of_its_own_is_graded_by_it(kept: Path, works: None) -> None:
+    words, _ = COMMON[WORDS]
+    fallen = [replace(each, task=words) for each in pair(0.12)]
+    store(kept, *fallen)
+    assert graded((ROW,), (ROW,), "").grade == "works (formula)"
+    store(kept, *fallen, *pair(0.6))
+    assert graded((ROW,), (ROW,), "").grade == "works"
 
 
 def test_other_grades(kept: Path, works: None) -> None:

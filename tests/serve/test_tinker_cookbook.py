@@ -33,6 +33,8 @@ tokenizer_utils.register_tokenizer("{NAME}", lambda: transformers.AutoTokenizer.
 class Rows(list):  # Sums in the place of a set from the hub.
     def shuffle(self, seed=0): return self
     def select(self, places): return Rows([self[place] for place in places])
+    def take(self, count): return Rows(list(self)[:count])
+    def to_list(self): return list(self)
     def __getitem__(self, at): return [row[at] for row in self] if isinstance(at, str) else list.__getitem__(self, at)
 
 def sums(count):
@@ -42,9 +44,9 @@ def sums(count):
         for a, b in pairs)
 
 def pairs(count):
-    return datasets.Dataset.from_list([dict(
+    return Rows(dict(
         chosen=f"\\n\\nHuman: What is {{a}} + 3?\\n\\nAssistant: {{a + 3}}",
-        rejected=f"\\n\\nHuman: What is {{a}} + 3?\\n\\nAssistant: I do not know") for a in range(count)])
+        rejected=f"\\n\\nHuman: What is {{a}} + 3?\\n\\nAssistant: I do not know") for a in range(count))
 
 def load(name, *names, **settings):
     make = pairs if name == "Anthropic/hh-rlhf" else sums

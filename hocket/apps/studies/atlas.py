@@ -19,21 +19,21 @@ from hocket.apps.studies.study import Study, StudyMeasure, StudyMethod
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.names import RECIPES, unknown_recipe
 from hocket.lab.claims import atlas as data
-from hocket.lab.claims.atlas import AtlasRun, CurvePoint, Figure, code_of, thinned
+from hocket.lab.claims.atlas import (
+    COMMON,
+    CONTROL,
+    PAIRS,
+    TEAM,
+    TOOLS,
+    TURNS,
+    WORDS,
+    AtlasRun,
+    CurvePoint,
+    Figure,
+    code_of,
+    thinned,
+)
 from hocket.train.kinds import kind_of
-
-WORDS, PAIRS, TURNS, TOOLS = "words", "pairs", "turns", "tools"
-CONTROL, TEAM = "control", "team of controllers"
-
-COMMON: Mapping[str, tuple[str, int]] = {
-    WORDS: ("reasoning-gym:chain_sum?min_terms=3&max_terms=4", 40),
-    PAIRS: ("graded-sums", 40),
-    TURNS: ("maze?width=3&height=3&steps=10&reading=number", 40),
-    TOOLS: ("calculator?digits=5", 40),
-    CONTROL: ("gym:CartPole-v1", 16),
-    TEAM: ("mpe:spread", 60),
-}
-"""The task that recipes of a kind have in common, and the steps of a run on it."""
 
 STEPS = 40
 """Of a run on another task of words."""

@@ -18,6 +18,19 @@ from hocket.core.names import RECIPES
 from hocket.lab.claims.digests import ATLAS, METHODS, digest
 from hocket.lab.claims.kept_lines import lines_of, replace_lines
 
+WORDS, PAIRS, TURNS, TOOLS = "words", "pairs", "turns", "tools"
+CONTROL, TEAM = "control", "team of controllers"
+
+COMMON: Mapping[str, tuple[str, int]] = {
+    WORDS: ("reasoning-gym:chain_sum?min_terms=3&max_terms=4", 40),
+    PAIRS: ("graded-sums", 40),
+    TURNS: ("maze?width=3&height=3&steps=10&reading=number", 40),
+    TOOLS: ("calculator?digits=5", 40),
+    CONTROL: ("gym:CartPole-v1", 16),
+    TEAM: ("mpe:spread", 60),
+}
+"""The task that recipes of a kind have in common, and the steps of a run on it."""
+
 POINTS = 20
 """A kept curve has about so many points at most."""
 

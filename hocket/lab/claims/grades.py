@@ -9,7 +9,7 @@ from typing import Literal
 
 import yaml
 
-from hocket.lab.claims.atlas import standings
+from hocket.lab.claims.atlas import COMMON, standings
 from hocket.lab.claims.digests import METHODS
 from hocket.lab.claims.learns_check import in_words
 from hocket.lab.claims.record import status_of, verdicts_of
@@ -17,9 +17,9 @@ from hocket.lab.claims.record import status_of, verdicts_of
 Grade = Literal["works", "works (exact)", "works (stand-in)", "works (formula)", "partial", "stale", "open"]
 
 GRADES: Mapping[Grade, str] = {
-    "works": "it learns on the recorded tasks of its kind: nothing diverges, success on unseen scenarios rises by more "
-    "than its interval, and it is not worse than its parent at equal samples by more than a margin; or a claim of its "
-    "own says so of what its paper is for",
+    "works": "it learns on the task that it is for, or where it names none on those of its kind: nothing diverges, "
+    "success on unseen scenarios rises by more than its interval, and it is not worse than its parent at equal samples "
+    "by more than a margin; or a claim of its own says so of what its paper is for",
     "works (exact)": "nothing has to be learnt: theory that is shown by enumeration of small worlds, or a system or "
     "benchmark whose claims are computed",
     "works (stand-in)": "it learns, on a world or modality that stands in for the paper's",
@@ -71,13 +71,16 @@ def graded(
 
 
 def evidence(rows: Iterable[str], recipes: Iterable[str]) -> tuple[bool, str, bool]:
-    """Whether a row's claims, or its recipes' runs on every task of the atlas, show that it learns; what was seen; and
-    whether it diverged.
+    """Whether a row's claims, or its recipes' runs in the atlas, show that it learns; what was seen; if it diverged.
+
+    Runs on tasks of its own count where there are any, else those on the tasks that its kind has in common.
     """
     claim = next((verdict for row in rows for verdict in verdicts_of(row) if verdict.learns and verdict.holds), None)
     if claim is not None:
         return True, claim.saw, False
-    known = [place for name in recipes for place in standings(name).items()]
+    every = [place for name in recipes for place in standings(name).items()]
+    common = {task for task, _ in COMMON.values()}
+    known = [place for place in every if place[0] not in common] or every
     if not known:
         return False, "", False
     task, result = next((place for place in known if not place[1].learns), known[0])
