@@ -81,6 +81,7 @@ def test_recipes_stand_on_the_task_of_their_kind_and_on_their_own() -> None:
     assert list(tasks_of(card("mappo"))) == [COMMON[atlas.TEAM][0]]
     assert set(tasks_of(card("ppo"))) == {words, COMMON[atlas.CONTROL][0]}
     assert list(tasks_of(card("at-grpo"))) == ["sums"]
+    assert list(tasks_of(card("chunk-grpo"))) == ["drawn-digits"]
     assert tasks_of(card("reward-model")) == {}
 
 
@@ -89,6 +90,8 @@ def test_each_is_compared_with_the_nearest_ancestor_that_learns_from_the_same() 
     assert rival_of("simpo", "graded-sums") == "dpo"
     assert rival_of("online-dpo", "sums") == "grpo"
     assert rival_of("grpo", "sums") is None
+    assert rival_of("chunk-grpo", "drawn-digits") == "flow-grpo"
+    assert rival_of("flow-grpo", "drawn-digits") is None
 
 
 def test_names_and_families() -> None:

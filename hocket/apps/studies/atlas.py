@@ -33,6 +33,7 @@ from hocket.lab.claims.atlas import (
     code_of,
     thinned,
 )
+from hocket.recipes import find
 from hocket.train.kinds import kind_of
 
 STEPS = 40
@@ -131,17 +132,24 @@ def rival_of(name: str, task: str) -> str | None:
     recipe, known = card(name), cards()
     if recipe["parent"] is None:
         return None
-    usual = None if _recorded(recipe) else "ppo" if _control(task) else "grpo"
+    experience = _experience(recipe)
+    usual = None if experience else "ppo" if _control(task) else "grpo"
     while (parent := recipe["parent"]) is not None and parent in known:
         recipe = known[parent]
-        if _recorded(recipe) == _recorded(card(name)):
+        if _experience(recipe) == experience:
             return str(parent)
     return usual if usual != name else None
 
 
 def _recorded(recipe: Card) -> bool:
     """Whether it learns from recorded answers alone."""
-    return str(recipe["composition"]["rollout"]["type"]).replace(":", ".").rpartition(".")[2] in RECORDED
+    return _experience(recipe) == "recorded"
+
+
+def _experience(recipe: Card) -> str:
+    """What it learns from, where that is not what most recipes do: recorded answers, or samples of another kind."""
+    rollout = str(recipe["composition"]["rollout"]["type"]).replace(":", ".").rpartition(".")[2]
+    return "recorded" if rollout in RECORDED else str(getattr(find(recipe["name"]).rollout, "plays", ""))
 
 
 # ---------------------------------------------------------------- the library's
@@ -177,7 +185,8 @@ def _kinds(recipe: Card) -> list[str]:
     if task.startswith("mpe:") and not required & {"agents that decide one after the other within a step"}:
         return [TEAM]
     if _control(task):
-        return [] if any("agents" in need for need in required) else [CONTROL]
+        plain = _kind(task) == "control" and not any("agents" in need for need in required)
+        return [CONTROL] if plain else []
     if any(need not in REQUIRED for need in required):
         return []
     if required:
@@ -190,19 +199,25 @@ def _kinds(recipe: Card) -> list[str]:
     return [WORDS, CONTROL] if both else [WORDS]
 
 
-@functools.cache
 def _control(task: str) -> bool:
+    """Whether others than language models decide."""
+    return _kind(task) not in ("", "text")
+
+
+@functools.cache
+def _kind(task: str) -> str:
+    """What decides: `text` for language models; empty where what the task needs is not installed."""
     from hocket import tasks
 
     try:
-        return not kind_of(tasks.find(task)).textual
-    except HocketError:  # What it needs is not installed.
-        return False
+        kind = kind_of(tasks.find(task))
+    except HocketError:
+        return ""
+    return "text" if kind.textual else kind.name
 
 
 def _steps(task: str) -> int:
     from hocket import tasks
-    from hocket.recipes import find
 
     if not _control(task):
         return STEPS
