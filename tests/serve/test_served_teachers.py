@@ -1,4 +1,4 @@
-"""Teachers behind servers: what they say, what they cost, what is refused, and that a resumed run asks nothing again."""
+"""Teachers behind servers: what they say and cost, what is refused, and that a resumed run asks nothing again."""
 
 from __future__ import annotations
 
