@@ -44,7 +44,8 @@ def write_other_nano(folder: Path) -> Path:
     for token, number in new.get_vocab().items():
         spelt = END if token == OTHER_END else token
         rows[number] = table[[known[spelt]] if spelt in known else [known[letter] for letter in spelt]].mean(0)
-    model.resize_token_embeddings(len(new), mean_resizing=False)
+    with torch.random.fork_rng():  # It draws rows, which are replaced.
+        model.resize_token_embeddings(len(new), mean_resizing=False)
     model.get_input_embeddings().weight.data.copy_(rows)
     for config in (model.config, model.generation_config):
         config.eos_token_id, config.pad_token_id = new.eos_token_id, new.pad_token_id

@@ -19,7 +19,8 @@ MULTI_TEACHER = ON_POLICY_DISTILLATION.but(
     title="Multi-teacher on-policy distillation",
     source="Xiao et al., MiMo-V2-Flash, arXiv:2601.02780; tinker-cookbook 0.6, on-policy distillation of several "
     "datasets",
-    formula="A_it = log q_k(a_it) - log p_old(a_it),  k the teacher of scenario i,  L = -1/sum_i n_i sum_i sum_t r_it A_it",
+    formula="A_it = log q_k(a_it) - log p_old(a_it),  k the teacher of scenario i,  "
+    "L = -1/sum_i n_i sum_i sum_t r_it A_it",
     conventions={**ON_POLICY_DISTILLATION.conventions, **ROUTED},
     note="without the reward of the task, which MiMo-V2-Flash adds to the teachers' log-ratios",
 )
