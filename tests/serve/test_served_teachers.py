@@ -190,7 +190,8 @@ def test_a_journal_answers_in_place_of_the_server(address: str, nano: CausalLM, 
 TOP = ["--objective.divergence", "{type: hocket.core.divergences.TopActions, count: 5}"]
 
 
-def test_a_run_learns_from_a_server_counts_its_cost_and_resumes(address: str, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_resumed_run_asks_its_teacher_nothing_again(address: str, tmp_path: Path) -> None:
     flags = ["--recipe", "gkd", "--teacher", address, *TOP, "--model", BASE]
     train(tmp_path, "first", *flags, steps=1)
     shutil.copytree(tmp_path / "first", tmp_path / "second")
@@ -202,6 +203,16 @@ def test_a_run_learns_from_a_server_counts_its_cost_and_resumes(address: str, tm
     assert rows(tmp_path / "first")[1]["teacher/tokens"] > 100
     metrics = [json.loads(line) for line in (tmp_path / "second" / "metrics.jsonl").read_text().splitlines()]
     assert metrics[-1]["throughput/teacher/calls"] == 0.0
+
+
+def test_a_run_learns_from_a_server_and_counts_its_cost(address: str, tmp_path: Path) -> None:
+    lines = [{"prompt": f"What is {n} + 1?", "answer": str(n + 1), "level": 1 + n % 2} for n in range(20)]
+    (tmp_path / "sums.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    teachers = ["--recipe", "multi-teacher", "--teacher", f"by=level,1={address},2=nano"]
+    train(tmp_path, "one", *teachers, "--task", tmp_path / "sums.jsonl", steps=1)
+    row = rows(tmp_path / "one")[1]
+    assert row["teacher/tokens"] > 100
+    assert (tmp_path / "one" / "journal.jsonl").read_text().count('"teacher/') > 1
 
 
 def test_a_server_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def trinity_truncated(batch: Rows, low: float = 0.6, high: float = 2.0) -> Tenso
 
 
 def triples(batch: Rows) -> tuple[list[tuple[int, int]], list[int]]:
-    """Of each group the best and the worst answer but for the last one, where one is better; and the last, gold ones."""
+    """The best and the worst answer of each group but for its last, where one is better; and the last, gold ones."""
     rewards = batch.by_group()
     size, pairs = rewards.shape[1], []
     for group, row in enumerate(rewards[:, :-1].tolist()):
