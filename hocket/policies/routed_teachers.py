@@ -52,11 +52,11 @@ class RoutedTeachers:
         occurrences = batch.occurrences
         trajectory[occurrences.decision.flip(0)] = occurrences.trajectory.flip(0)
         rows = trajectory[decisions].tolist()
-        missing = next((names[row] for row in rows if str(names[row]) not in known), None)
-        if any(str(names[row]) not in known for row in rows):
+        strangers = [names[row] for row in rows if str(names[row]) not in known]
+        if strangers:
             raise ConfigurationError(
-                f"teacher: {self.column} = {missing!r} of a scenario names none of the teachers {', '.join(known)}; "
-                "give the task this column, or name another by by=COLUMN"
+                f"teacher: {self.column} = {strangers[0]!r} of a scenario names none of the teachers "
+                f"{', '.join(known)}; give the task this column, or name another by by=COLUMN"
             )
         teacher = torch.tensor([known[str(names[row])] for row in rows], dtype=torch.long)
         parts = [(one, decisions[teacher == number]) for number, one in enumerate(self.teachers.values())]

@@ -52,6 +52,12 @@ def seat_teachers(
         if not isinstance(learner.policy, CausalLM):
             raise ConfigurationError(f"teacher = {config.teacher!r}: only language models have one")
         learner.reference = _teachers(config, learner.policy, journal, some=some)
+        if learner.recipe.plays_reference and not isinstance(learner.reference, CausalLM):
+            raise ConfigurationError(
+                f"teacher = {config.teacher!r}: recipe {learner.recipe.name} samples from its teacher, and a server, "
+                "several teachers or one of another tokenizer only read; let the student or the data write "
+                "(rollout.other data)"
+            )
 
 
 def named_teachers(named: str) -> tuple[str | None, dict[str, str]]:
@@ -141,6 +147,8 @@ def _model(config: Config, where: str, policy: CausalLM) -> Policy:
         return teacher
     if not isinstance(policy.divergence, SpanDivergence):
         raise ConfigurationError(f"teacher = {where!r} reads other tokens than {policy.name!r}; {ADVICE}")
+    if config.shard:
+        raise ConfigurationError(f"teacher = {where!r}: a teacher of another tokenizer is not sharded; drop shard")
     return OtherVocabulary(teacher, Chat(teacher.tokenizer), policy.tokenizer, policy.end_of_turn or policy.stop_ids)
 
 

@@ -17,6 +17,7 @@ from hocket.lab.claims.harness import inspect_rows
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import RecordedBatch
 from hocket.methods.base.a_star_po import A_STAR_PO, OptimalValueMargin
+from hocket.methods.base.distillation import GKD
 from hocket.methods.base.gold import GOLD
 from hocket.methods.base.kl_penalty_ppo import KL_PENALTY_PPO, AdaptedPenalty, BehaviourKL
 from hocket.methods.base.multi_teacher import MULTI_TEACHER
@@ -206,6 +207,9 @@ def test_teachers_are_seated_and_another_tokenizer_needs_gold(tmp_path) -> None:
         seat_teachers(Config(teacher="a=nano,b=nano", learners=2, leaves=2), {"policy": held}, None, some=False)
     with pytest.raises(ConfigurationError, match="behind a server needs learners = 1"):
         seat_teachers(Config(teacher="http://h:1/v1"), {"policy": held}, None, some=True)
+    writing = Held(held.policy, GKD.but({"rollout.other": "teacher"}))
+    with pytest.raises(ConfigurationError, match=r"recipe gkd samples from its teacher, and .* only read"):
+        seat_teachers(Config(teacher="a=nano,b=nano"), {"policy": writing}, None, some=False)
     gold = Held(CausalLM.from_pretrained(BASE, key=Key.of(0)), GOLD)
     seat_teachers(Config(teacher=other), {"policy": gold}, None, some=False)
     assert type(gold.reference).__name__ == "OtherVocabulary"
