@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError
 from hocket.core.policy_parts import PolicyPart
 
@@ -208,3 +210,30 @@ class DivergencePart(PolicyPart):
                 f"{self.divergence}; a recipe has one: leave one of the two losses out"
             )
         policy.divergence = self.divergence
+
+
+@runtime_checkable
+class ViewsReference(ComparesDistributions, Protocol):
+    """A policy whose reference may read other prompts than it does."""
+
+    reference_view: Callable[[Batch], Batch] | None
+
+
+@dataclass(frozen=True)
+class ViewedDivergencePart(DivergencePart):
+    """The divergence from what the reference says behind other prompts.
+
+    Attributes:
+        view: the batch as the reference reads it; its decisions are the same.
+    """
+
+    holders: ClassVar[str] = "language models"
+
+    view: Callable[[Batch], Batch]
+
+    def fits(self, policy: Any) -> bool:
+        return isinstance(policy, ViewsReference)
+
+    def install(self, policy: Any) -> None:
+        super().install(policy)
+        policy.reference_view = self.view

@@ -20,6 +20,7 @@ from hocket.policies.family import Precision
 from hocket.policies.language_model import LanguageModel
 from hocket.policies.loading import check_tokens, read_model, read_tokenizer, without_progress_bars
 from hocket.policies.lora import add_adapter, load_adapter, merged_state, save_adapter
+from hocket.policies.routed_teachers import RoutedTeachers, joined
 from hocket.policies.routes import columns_of
 from hocket.policies.sequences import rows_of, targets
 from hocket.policies.settings import LoraSettings
@@ -126,9 +127,13 @@ class CausalLM(LanguageModel):
                 longer than the model's context.
         """
         wanted = frozenset(needs)
-        other = comparable(self, reference) if wanted & COMPARED else None
         asked = torch.arange(batch.decisions) if decisions is None else decisions
-        return evaluate(self, batch, wanted, asked, other)
+        if not wanted & COMPARED:
+            return evaluate(self, batch, wanted, asked, None)
+        if not isinstance(reference, RoutedTeachers):
+            return evaluate(self, batch, wanted, asked, comparable(self, reference, wanted))
+        routed = [(comparable(self, one, wanted), mine) for one, mine in reference.routed(batch, asked)]
+        return joined([evaluate(self, batch, wanted, mine, one) for one, mine in routed], batch)
 
     def distributions(self, batch: Batch, decisions: Tensor) -> Callable[[Tensor], Tensor]:
         """Whole distributions at `decisions` `[K]`, without gradient: places in it `[M]` to log-probs `[M, V]`."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch
+from hocket.core.divergences import Divergence
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.policies.heads import Head, TokenScores, read_head, rowwise
 from hocket.policies.language_model import LanguageModel
@@ -23,8 +25,36 @@ from hocket.policies.value_head import ValueHead
 from hocket.types import Evaluation, Quantity
 
 
+@runtime_checkable
+class ReadsDecisions(Protocol):
+    """A reference that is no language model of this process, but gives distributions over the policy's tokens."""
+
+    def reading(self, batch: Batch, decisions: Tensor) -> tuple[Head, Tensor]:
+        """A head, and what it reads at `decisions` `[K]`, `[K, F]`; the head makes logits `[K, V]` of it."""
+        ...
+
+
+@runtime_checkable
+class ReadsSpans(Protocol):
+    """A reference with another vocabulary, which is compared over spans of text."""
+
+    def check(self, divergence: Divergence | None) -> None:
+        """Raises `ConfigurationError` for a divergence that needs one vocabulary."""
+        ...
+
+    def apart(
+        self, divergence: Divergence, reading: tuple[Head, Tensor], logp: Tensor, batch: Batch, decisions: Tensor
+    ) -> Tensor:
+        """The divergence `[K]` at `decisions` `[K]`, from the policy's head with its features, and their log-probs."""
+        ...
+
+
+Reference = LanguageModel | ReadsDecisions | ReadsSpans
+"""What a language model is compared with."""
+
+
 def evaluate(
-    model: LanguageModel, batch: Batch, wanted: frozenset[Quantity], asked: Tensor, other: LanguageModel | None
+    model: LanguageModel, batch: Batch, wanted: frozenset[Quantity], asked: Tensor, other: Reference | None
 ) -> Evaluation:
     """Quantities of the decisions `asked` `[K]`, each scattered into `[T]`; exact KL and divergence are from `other`.
 
@@ -35,7 +65,7 @@ def evaluate(
         _value_head(model)
     rows = rows_of(batch, asked) if len(asked) else []
     model.check_lengths(rows)
-    parts = model.parts(rows, other)
+    parts = model.parts(rows, other if isinstance(other, LanguageModel) else None)
     found = [_evaluated(model, batch, part, wanted, other) for part in parts]
     target = torch.cat([targets(part) for part in parts]) if parts else torch.zeros(0, dtype=torch.long)
 
@@ -59,17 +89,20 @@ def _evaluated(
     batch: Batch,
     part: list[Row],
     wanted: frozenset[Quantity],
-    other: LanguageModel | None,
+    other: Reference | None,
 ) -> tuple[TokenScores, Tensor | None, Tensor | None]:
     """What the head says at the places of rows read together, the values there, and how unevenly experts are used."""
     target = targets(part)
     action = batch.action[target].long().to(model.device)
     temperature = _temperatures(batch)[batch.turn[target]].float().to(model.device)
     against: tuple[Head, Tensor] | None = None
-    with model.residence.around(), nullcontext() if other is None else other.residence.around():
-        if other is not None:
+    with model.residence.around(), other.residence.around() if isinstance(other, LanguageModel) else nullcontext():
+        if isinstance(other, LanguageModel):
             with torch.no_grad(), other.applied():
-                against = (other.head, other.features(part)[0])
+                against = (other.head, _viewed(model, other, batch, part))
+        elif isinstance(other, ReadsDecisions):
+            head, read = other.reading(batch, target)
+            against = head, read.to(model.device)
         with model.applied():
             balances: list[Tensor] | None = [] if Quantity.BALANCE in wanted else None
             features, hidden = model.features(part, hidden=Quantity.VALUE in wanted, balances=balances)
@@ -88,9 +121,24 @@ def _evaluated(
             divergence=compare,
             allowed=allowed,
         )
+        if isinstance(other, ReadsSpans) and compare is not None:
+            apart = other.apart(compare, (model.head, features), reading.logp, batch, target)
+            reading = reading._replace(divergence=apart)
         head = model.value_head
         balance = balances[0].expand(len(target)) if balances else None
         return reading, None if hidden is None or head is None else head(hidden), balance
+
+
+def _viewed(model: LanguageModel, other: LanguageModel, batch: Batch, part: list[Row]) -> Tensor:
+    """What the reference's head reads at the places of rows, in its own view of the batch where it has one."""
+    if model.reference_view is None:
+        return other.features(part)[0]
+    target = targets(part)
+    parts = other.parts(rows_of(model.reference_view(batch), target))
+    found, features = torch.cat([targets(rows) for rows in parts]), [other.features(rows)[0] for rows in parts]
+    place = torch.empty(batch.decisions, dtype=torch.long)
+    place[found] = torch.arange(len(found))
+    return torch.cat(features)[place[target].to(model.device)]
 
 
 def distributions(model: LanguageModel, batch: Batch, decisions: Tensor) -> Callable[[Tensor], Tensor]:
@@ -143,12 +191,22 @@ def mean_states(model: LanguageModel, batch: Batch, decisions: Tensor) -> Tensor
     return torch.where(counted[:, None] > 0, total / counted[:, None], torch.nan)
 
 
-def comparable(model: LanguageModel, reference: object) -> LanguageModel:
+def comparable(model: LanguageModel, reference: object, wanted: frozenset[Quantity]) -> Reference:
     """`reference`, where distributions can be compared with its own.
 
     Raises:
-        HocketError: when it is no language model, or one with other tokens.
+        HocketError: when it is none that shows distributions, or one with other tokens.
     """
+    if isinstance(reference, ReadsSpans):
+        reference.check(model.divergence if Quantity.DIVERGENCE in wanted else None)
+        return reference
+    if isinstance(reference, ReadsDecisions):
+        if Quantity.KL_EXACT in wanted:
+            raise ConfigurationError(
+                f"policy {model.name!r}: its teacher is behind a server, which gives no whole distributions for an "
+                "exact KL; use an estimate (estimator k3)"
+            )
+        return reference
     if not isinstance(reference, LanguageModel):
         raise HocketError(
             f"policy {model.name!r}: comparing distributions needs a reference that is a causal language model"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast, get_args
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hocket.core.batch import Level
+from hocket.core.batch import Batch, Level
 from hocket.core.divergences import Divergence
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.media import reader_of
@@ -66,7 +66,8 @@ class LanguageModel:
         lora: whether there is an adapter. adapted: whether it takes part; a reference's does not.
         residence: where the weights are.
         end_of_turn: tokens that end a turn by the chat template, where the model itself does not name them.
-        divergence: what is evaluated as `Quantity.DIVERGENCE`.
+        divergence: what is evaluated as `Quantity.DIVERGENCE`. reference_view: the batch as the reference reads it for
+            that, where its prompts are others.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class LanguageModel:
         self.precision = precision
         self.end_of_turn: tuple[int, ...] = ()
         self.divergence: Divergence | None = None
+        self.reference_view: Callable[[Batch], Batch] | None = None
         self.residence: Residence = HERE
         self.lora = bool(adapted_layers(model))
         self.adapted = self.lora if adapted is None else adapted

@@ -30,6 +30,7 @@ from hocket.train.searching import check_embedder
 from hocket.train.sequential import refuse_ahead
 from hocket.train.settings import Config, RoleSettings
 from hocket.train.store_step import check_store
+from hocket.train.teachers import seat_teachers
 
 if TYPE_CHECKING:
     from hocket.policies.family import Precision
@@ -88,7 +89,7 @@ def build_parts(
         embedder=embedder,
         needs_reward=kind_of(task, config).needs_reward(config, task, workflow),
     )
-    parts.learners = build_learners(config, policies, config.phases[0][0], judge)
+    parts.learners = build_learners(config, policies, config.phases[0][0], judge, journal=journal)
     seat_references(config, parts)
     later: list[Any] = [hook for phase, _ in config.phases[1:] for hook in phase.hooks]
     later += [reward for paid in by_phase[1:] for reward in paid if isinstance(reward, Hook)]
@@ -114,9 +115,18 @@ def check_rewards(config: Config, rewards: Sequence[Reward]) -> None:
 
 
 def build_learners(
-    config: Config, policies: Mapping[str, Policy], recipe: Recipe, judge: Judge | None = None, *, some: bool = False
+    config: Config,
+    policies: Mapping[str, Policy],
+    recipe: Recipe,
+    judge: Judge | None = None,
+    *,
+    some: bool = False,
+    journal: Journal | None = None,
 ) -> dict[str, Learner]:
-    """One learner per policy, of all policies or of `some`; a role may name its own recipe."""
+    """One learner per policy, of all policies or of `some`; a role may name its own recipe.
+
+    `journal` stores what a teacher behind a server answers.
+    """
     by_policy = settings_by_policy(config)
     learners = {}
     for name, policy in policies.items():
@@ -131,33 +141,10 @@ def build_learners(
             optimiser=config.optimiser,
             key=Key.of(config.seed).derive("optimiser", name),
         )
-    _seat_teacher(config, learners, some=some)
+    seat_teachers(config, learners, journal, some=some)
     if not some and all(learner.frozen for learner in learners.values()):
         raise ConfigurationError("every policy is frozen, so nothing would be learnt; leave one role unfrozen")
     return learners
-
-
-def _seat_teacher(config: Config, learners: Mapping[str, Learner], *, some: bool) -> None:
-    """Makes the configured teacher the reference of the learners that have one.
-
-    Raises:
-        ConfigurationError: when no learner of the run has one, or the policy is no language model.
-    """
-    if config.teacher is None:
-        return
-    held = [learner for learner in learners.values() if learner.reference is not None and not learner.frozen]
-    if not held and not some:
-        names = ", ".join(dict.fromkeys(learner.recipe.name for learner in learners.values()))
-        raise ConfigurationError(
-            f"teacher = {config.teacher!r}: {names} compares with no reference; use dgpo-distillation or grpo-kl"
-        )
-    from hocket.policies.causal_lm import CausalLM
-    from hocket.train.models import load_teacher
-
-    for learner in held:
-        if not isinstance(learner.policy, CausalLM):
-            raise ConfigurationError(f"teacher = {config.teacher!r}: only language models have one")
-        learner.reference = load_teacher(config, learner.policy)
 
 
 def take_up(config: Config, parts: RunContext, checkpoint: Path) -> None:
@@ -169,7 +156,8 @@ def take_up(config: Config, parts: RunContext, checkpoint: Path) -> None:
     phase, folders = int(state["progress"]["phase"]), Checkpoints.policies(checkpoint)
     if phase:
         policies = {name: learner.policy for name, learner in parts.learners.items()}
-        parts.enter_phase(phase, build_learners(config, policies, config.phases[phase][0], parts.judge))
+        learners = build_learners(config, policies, config.phases[phase][0], parts.judge, journal=parts.journal)
+        parts.enter_phase(phase, learners)
         seat_references(config, parts)
     parts.rewards = restored(parts.rewards, state.get("rewards", {}))
     for name, learner in parts.learners.items():

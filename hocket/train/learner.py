@@ -62,6 +62,15 @@ class CachesActivations(Protocol):
     def end_activation_cache(self) -> None: ...
 
 
+@runtime_checkable
+class Billed(Protocol):
+    """A reference whose answers cost something."""
+
+    def costs(self) -> Metrics:
+        """What they have cost since the last call."""
+        ...
+
+
 class UpdateGroup(Protocol):
     """Processes that make the same updates, led by this process."""
 
@@ -257,6 +266,7 @@ class Learner:
         metrics |= self._agree(problem, self.completed(mine)) if agreed is None else agreed
         routes = getattr(self.policy, "routes", None)
         metrics |= {} if routes is None else routes.metrics()
+        metrics |= self.reference.costs() if isinstance(self.reference, Billed) else {}
         if isinstance(self.policy, Observes):
             self.policy.observe(mine)  # After the update, which uses the statistics that the batch was sampled with.
         self.policy.version += 1

@@ -147,26 +147,3 @@ def load_scorer(
 def _template(config: Config, model: str | None) -> TemplateSettings:
     """What becomes of a model's chat template; a role's own model may be of another family than the run's."""
     return config.template if model in (None, config.model) else config.template.lenient
-
-
-def load_teacher(config: Config, policy: CausalLM) -> CausalLM:
-    """The model that `config.teacher` names, frozen, beside a policy that it is to teach.
-
-    Raises:
-        ConfigurationError: when it has other tokens than the policy.
-    """
-    from hocket.policies.causal_lm import CausalLM
-    from hocket.train.device_faults import move
-    from hocket.train.machine import device_of
-
-    where = model_folder(str(config.teacher), config.runs)
-    key = Key.of(config.seed).derive("teacher", policy.name)
-    teacher = CausalLM.from_pretrained(
-        where, name=policy.name, precision=policy.precision, chat_template=config.template.lenient, key=key
-    )
-    if teacher.tokenizer.get_vocab() != policy.tokenizer.get_vocab():
-        raise ConfigurationError(
-            f"teacher = {config.teacher!r} reads other tokens than {policy.name!r}; choose one with its tokenizer"
-        )
-    move(teacher.module.requires_grad_(False), device_of(config), str(config.teacher))
-    return teacher

@@ -306,8 +306,9 @@ class Config:
 
     Attributes:
         task, model, workflow, reward, judge, embedder: see `hocket train --help`. recipe: the method.
-        teacher: a model, or a run by path or name, that replaces the policy before training as reference. It must have
-            the policy's tokenizer.
+        teacher: a model, a run by path or name, or a server (`http://HOST:PORT/v1` or `http://HOST:PORT/v1#MODEL`),
+            that replaces the policy before training as reference. It must have the policy's tokenizer, except for
+            `gold`. `[by=COLUMN,]NAME=WHERE,NAME=WHERE` are several; the scenario's COLUMN (`teacher`) names its own.
         texts: a JSON file of texts for the workflow, such as best.json of `hocket optimise`.
         steps: training steps; None takes the task's suggestion. plan: phases that replace `recipe` and `steps`.
         decoding: how training samples are drawn. chat_template: a file, for tokenizers without one.

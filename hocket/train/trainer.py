@@ -421,7 +421,8 @@ class Trainer:
 
     def _learners(self, phase: int) -> dict[str, Learner]:
         policies = {name: learner.policy for name, learner in self.parts.learners.items()}
-        return build_learners(self.config, policies, self.config.phases[phase][0], self.parts.judge)
+        recipe = self.config.phases[phase][0]
+        return build_learners(self.config, policies, recipe, self.parts.judge, journal=self.parts.journal)
 
     def _log(self, step: int, metrics: dict[str, float]) -> dict[str, Any]:
         clock = time.monotonic()

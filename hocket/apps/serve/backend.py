@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from hocket.apps.serve.spelling import Delta
-from hocket.apps.serve.wire import ChatRequest, CompletionRequest, EmbeddingRequest, RewardReport
+from hocket.apps.serve.wire import ChatRequest, CompletionRequest, EmbeddingRequest, PromptToken, RewardReport
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Job:
     Attributes:
         id: of the completion. model, weights: what answers. prompt_tokens: tokens of the context.
         deltas: of all answers as they grow; closing it gives the work up. prompts: the texts that are continued.
+        scores: of each prompt, where they are asked for: by token id what was likely at each place but the first.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Job:
     prompt_tokens: int
     deltas: AsyncIterator[Delta]
     prompts: Sequence[str] = ()
+    scores: Sequence[list[dict[str, PromptToken] | None]] = ()
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,8 @@ async def collected_texts(job: Job, asked: CompletionRequest, created: int) -> T
     for number, answer in enumerate(answers):
         before = _echo(job, asked, number)
         scores = _text_logprobs(answer.entries, asked, len(before))
-        choices.append(TextChoice(number, before + answer.text, scores, _text_finish(answer.finish)))
+        asked_before = job.scores[number // (asked.n or 1)] if job.scores else UNSET
+        choices.append(TextChoice(number, before + answer.text, scores, _text_finish(answer.finish), asked_before))
     return TextCompletion(job.id, created, job.model, job.weights, choices, usage)
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,7 @@ from hocket.agents.workflows.chat import Chat, Tokens
 from hocket.apps.serve.backend import Caller, Job, Vectors
 from hocket.apps.serve.bounds import Bounds
 from hocket.apps.serve.event_loop import across
+from hocket.apps.serve.prompt_scores import score_prompts, scored_tokens
 from hocket.apps.serve.read_write_lock import ReadWriteLock
 from hocket.apps.serve.refusals import Refusal, template_refusals
 from hocket.apps.serve.source import ModelSource
@@ -29,6 +30,7 @@ from hocket.apps.serve.wire import (
     ChatRequest,
     CompletionRequest,
     EmbeddingRequest,
+    PromptToken,
     RewardReport,
     SamplingRequest,
     template_message,
@@ -165,9 +167,11 @@ class CurrentBackend:
     async def complete(self, request: CompletionRequest) -> Job:
         served, key, number = self._named(request.model), *self._next_key(request.seed)
         question = await across(self._loop, lambda: self._read_prompts(served, request, key, number))
-        render = served.chat.render
+        render, scores = served.chat.render, list[list[dict[str, PromptToken] | None]]()
+        if request.prompt_logprobs is not None:
+            scores = await across(self._loop, lambda: self._scored(question, request.prompt_logprobs or 0))
         texts = [part if isinstance(part, str) else render(part) for part in request.prompts]
-        return replace(self._job(question, "cmpl"), prompts=texts)
+        return replace(self._job(question, "cmpl"), prompts=texts, scores=scores)
 
     def _next_key(self, seed: int | None) -> tuple[Key, int]:
         """The key of a further request, and its number."""
@@ -290,6 +294,9 @@ class CurrentBackend:
         if request.best_of not in (None, request.n or 1):
             words = "best_of: only as many as n; ask for more answers and choose among them"
             raise Refusal(400, words, code="invalid_value", param="best_of")
+        if request.prompt_logprobs is not None and request.stream:
+            words = "prompt_logprobs: they come in one document; drop stream"
+            raise Refusal(400, words, code="invalid_value", param="prompt_logprobs")
         if request.echo and request.scored:
             words = "echo: log-probs are of sampled tokens, not of prompts; drop echo or logprobs"
             raise Refusal(400, words, code="invalid_value", param="echo")
@@ -307,6 +314,16 @@ class CurrentBackend:
         if request.alternatives and prompts[0][1].truncates:
             raise _truncated("logprobs")
         return _Question(served, request, prompts, key, number)
+
+    async def _scored(self, question: _Question, top: int) -> list[list[dict[str, PromptToken] | None]]:
+        """What was likely at each place of the prompts."""
+        policy = question.served.policy
+        async with self._weights_lock.reading():
+            found = score_prompts(policy, [tokens for tokens, _ in question.prompts], top)
+        spell = lru_cache(maxsize=None)(lambda token: str(policy.tokenizer.decode([token])))
+        return [
+            scored_tokens(scores, tokens, spell) for scores, (tokens, _) in zip(found, question.prompts, strict=True)
+        ]
 
     def _room(self, served: _Served, tokens: Tokens, longest: int | None, what: str, param: str) -> int:
         """Tokens that an answer may have."""

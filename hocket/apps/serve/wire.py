@@ -20,6 +20,9 @@ CHOICES = 16
 PROMPTS = 128
 """Prompts of one request for completions, and texts of one for embeddings, at most."""
 
+LIKELIEST = 128
+"""Likeliest tokens at each place of a prompt, at most."""
+
 SHORT = 16
 """Tokens of a completion that does not say how many: OpenAI's default."""
 
@@ -211,10 +214,14 @@ Token = Annotated[int, Meta(ge=0)]
 
 
 class CompletionRequest(SamplingRequest, kw_only=True):
-    """A request that continues prompts, which are texts or token ids. Other fields are ignored."""
+    """A request that continues prompts, which are texts or token ids. Other fields are ignored.
+
+    With vLLM's `prompt_logprobs`, every token of a prompt comes with its log-prob, and that many likeliest ones beside.
+    """
 
     prompt: str | Annotated[list[str | Token | list[Token]], Meta(min_length=1)]
     logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    prompt_logprobs: Annotated[int, Meta(ge=0, le=LIKELIEST)] | None = None
     echo: bool | None = None
     best_of: Annotated[int, Meta(ge=1, le=CHOICES)] | None = None
     suffix: Annotated[str, Meta(max_length=0)] | None = None
@@ -445,13 +452,22 @@ class TextLogprobs(Struct):
     text_offset: list[int]
 
 
+class PromptToken(Struct):
+    """A token at a place of a prompt, whose log-prob is the model's at temperature 1; 1 is the likeliest one's rank."""
+
+    logprob: float
+    rank: int
+    decoded_token: str
+
+
 class TextChoice(Struct):
-    """One completion, or what is new in it."""
+    """One completion, or what is new in it; `prompt_logprobs` are by token id, None for the first token."""
 
     index: int
     text: str
     logprobs: TextLogprobs | None = None
     finish_reason: Literal["stop", "length"] | None = None
+    prompt_logprobs: list[dict[str, PromptToken] | None] | UnsetType = UNSET
 
 
 class TextCompletion(Struct):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hocket.lab.peers import agents, author_code, distillation, frameworks, preferences, trl, verl
+from hocket.lab.peers import agents, author_code, distillation, frameworks, losses_and_weights, preferences, trl, verl
 from hocket.lab.peers.comparing import Distance, PeerComparison, distance
 
 __all__ = ["LEDGER", "Distance", "PeerComparison", "distance"]
@@ -21,4 +21,5 @@ LEDGER: Sequence[PeerComparison] = (
     *frameworks.ENTRIES,
     *agents.ENTRIES,
     *distillation.ENTRIES,
+    *losses_and_weights.ENTRIES,
 )

@@ -31,6 +31,7 @@ class PeerComparison:
         turns: answers have several: with `beliefs` in the right answer as each began, or with `rewards` of their own,
             where two players alternate, at least one turn each, and nobody earns anything in the first.
         teacher: the reference is another policy than the one that sampled, some nat away at every token.
+        last: the source of so many last answers of each prompt, where it is not the policy's own.
     """
 
     name: str
@@ -44,6 +45,7 @@ class PeerComparison:
     others: bool = False
     turns: Literal["beliefs", "rewards"] | None = None
     teacher: bool = False
+    last: tuple[str, int] = ("own", 0)
 
     def settled(self) -> Recipe:
         """The recipe with the changes."""
@@ -118,6 +120,8 @@ def _document(number: int, gap: float, entry: PeerComparison) -> dict[str, Any]:
         row["truncated"] = False
         if entry.others and place % entry.samples == entry.samples - 1:
             row["source"] = "imported"
+        if place % entry.samples >= entry.samples - entry.last[1]:
+            row["source"] = entry.last[0]
         for name in ("segment",) if entry.proximal else ("segment", "logp_proximal"):
             row.pop(name)
     return document

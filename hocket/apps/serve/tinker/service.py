@@ -13,23 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from hocket.agents.workflows.chat import Chat
+from hocket.apps.serve.prompt_scores import score_prompts
 from hocket.apps.serve.refusals import Refusal
 from hocket.apps.serve.tinker import wire
 from hocket.apps.serve.tinker.checkpoints import CheckpointFolder, Room
 from hocket.apps.serve.tinker.samplers import SamplerPool, SamplerWeights, adapted_policy
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
-from hocket.core.packing import pack
 from hocket.engine.requests import Request
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.lora import save_adapter
 from hocket.policies.settings import LoraSettings
 from hocket.policies.shared_base import SharedBaseCache
 from hocket.train.training_engine import TrainingEngine
-from hocket.types import Decoding, Scenario, Trajectory, Turn
+from hocket.types import Decoding
 
 _LOG = logging.getLogger("hocket.apps.serve")
 
@@ -479,21 +478,9 @@ async def _careful(work: Callable[[], Awaitable[RequestAnswer]]) -> RequestAnswe
 
 def _read(policy: CausalLM, prompt: tuple[int, ...], top: int) -> tuple[Any, Any]:
     """The log-prob of each token of a prompt `[P]`, NaN for the first, and the `top` likeliest `[P - 1, k]`."""
-    if len(prompt) < 2:
-        return np.full(len(prompt), np.nan, np.float32), None
-    ids = np.asarray(prompt, np.int64)
-    batch = pack([Trajectory(Scenario("prompt"), [Turn("prompt", policy.name, ids[:1], ids[1:])])])
-    read = policy.distributions(batch, torch.arange(len(ids) - 1))
-    logp, best, ranks = np.full(len(ids), np.nan, np.float32), [], []
-    for start in range(0, len(ids) - 1, 64):
-        places = torch.arange(start, min(start + 64, len(ids) - 1))
-        rows = read(places)
-        logp[1 + places.numpy()] = rows.gather(1, torch.from_numpy(ids[1:])[places][:, None])[:, 0].numpy()
-        if top:
-            likeliest = rows.topk(top)
-            ranks.append(likeliest.indices.numpy())
-            best.append(likeliest.values.numpy())
-    return logp, (np.concatenate(ranks), np.concatenate(best)) if top else None
+    (scores,) = score_prompts(policy, [prompt], top)
+    logp = np.concatenate([np.full(min(1, len(prompt)), np.nan, np.float32), scores.logp])
+    return logp, (scores.top, scores.top_logp) if top and len(prompt) > 1 else None
 
 
 def _moment(seconds: float) -> str:
