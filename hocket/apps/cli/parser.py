@@ -319,7 +319,8 @@ def _train(parser: _Parser) -> None:
     parser.usage = "hocket train [CONFIG.yaml] [--FLAG VALUE ...]"
     parser.add_argument("config", nargs="?", metavar="CONFIG.yaml", help="settings in a file; flags override it")
     for flag, metavar, text in (
-        ("--task", "NAME", "a task, a data file or FILE.py:NAME (sums)"),
+        ("--task", "NAME", "a task, a data file, hub:OWNER/NAME or FILE.py:NAME (sums)"),
+        ("--eval-task", "NAME", "another task to evaluate on (the task's unseen scenarios)"),
         ("--recipe", "NAME", "a method, or FILE.py:NAME (grpo)"),
         ("--model", "PATH", "nano, nano-vlm, smollm2, a folder, FILE.gguf or a hub name"),
         ("--workflow", "NAME", "a workflow, or FILE.py:NAME (one answer a prompt)"),
@@ -355,9 +356,8 @@ def _eval(parser: _Parser) -> None:
     parser.add_argument("--n", type=int, default=1000, help="number of unseen scenarios (1000)")
     parser.add_argument("--samples", type=int, default=0, metavar="K", help="also sample K answers to each, for pass@k")
     parser.add_argument("--task", metavar="NAME", help="another task than the run's")
-    parser.add_argument(
-        "--search", metavar="WAY", help="search by the run's value function: beam, best or tree (?width=2&..)"
-    )
+    search = "search by the run's value function: beam, best or tree (?width=2&..)"
+    parser.add_argument("--search", metavar="WAY", help=search)
     parser.add_argument("--answers", metavar="FILE", help="append the greedy answers to this file, a line of JSON each")
     parser.add_argument("--blind", action="store_true", help="show grey pictures: what words alone give")
     parser.add_argument("--against", metavar="RUN2", help="a run or model to compare answers with")
