@@ -23,7 +23,7 @@ docs: .venv/ready-dev  # The documentation site in site/; a broken link is an er
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
 
 slow: .venv/ready-dev
-	$(PIP) install -q -c constraints.txt -e '.[cluster]'  # 80 MB that only these tests need.
+	$(PIP) install -q -c constraints.txt -e '.[cluster,hub]'  # 140 MB that only these tests need.
 	$(ONE_THREAD) .venv/bin/python -m pytest -m slow
 
 # Torch first and by exact pin, so that no other package pulls another build of it.

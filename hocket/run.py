@@ -15,14 +15,16 @@ from hocket.core.errors import ConfigurationError
 from hocket.recipe import Recipe
 from hocket.rewards.functions import FunctionReward
 from hocket.stages import Reward, Task
+from hocket.tasks.data import from_rows, is_rows
 from hocket.train import trainer as training
 from hocket.train.config import Pairs, applied, task_of, unused_suggestions
 from hocket.train.config import configure as configuration
-from hocket.train.known_names import resolved
+from hocket.train.known_names import COLUMNS, EVAL_TASK, resolved
 from hocket.train.lessons import given_lessons, with_lessons
 from hocket.train.pipeline import PlanPipeline, find_pipeline, phase_runs
 from hocket.train.runfolder import find_run
 from hocket.train.settings import Config
+from hocket.train.task_settings import with_task_settings
 from hocket.train.trainer import Observer
 from hocket.train.trust import file_pairs
 
@@ -83,8 +85,9 @@ def train(
         on_step: a function `(step, metrics)`, called after the evaluation before training (step 0) and after every
             step. If it returns False, the run ends in order and its summary's `reason` is `stopped`.
         observer: receives all events of the run, see `hocket.train.trainer.Observer`.
-        settings: any other setting by dotted key, `**{"rollout.samples": 16}`, with the same names as the flags. If a
-            reward or a workflow is an object, lessons run only if the settings include `lessons`.
+        settings: `eval_task`, a task or rows to evaluate on; any other setting by dotted key,
+            `**{"rollout.samples": 16}`, with the same names as the flags. If a reward or a workflow is an object,
+            lessons run only if the settings include `lessons`.
 
     Raises:
         ConfigurationError: when a setting is unknown, of a wrong type, or incompatible with the others.
@@ -148,11 +151,24 @@ def _settings(task: str | Path | TaskLike | None, chosen: Pairs) -> tuple[list[t
     if isinstance(task, str) and task.endswith((".yaml", ".yml")):
         chosen = [*file_pairs(Path(task)), *chosen]
         task = None
+    if isinstance(task, str):
+        chosen = [("task", task), *chosen]
     chosen = resolved(chosen)
-    name = task_of(chosen) if task is None else task if isinstance(task, str) else ""
-    source = tasks.of(task) if not name else tasks.find(name)
-    name = name or source.name
-    return [("task", name), *chosen], name, source
+    if task is not None and not isinstance(task, str):
+        return _of_object(task, chosen)
+    chosen = with_task_settings(chosen)
+    name = task_of(chosen)
+    return [("task", name), *chosen], name, tasks.find(name)
+
+
+def _of_object(task: TaskLike, chosen: Pairs) -> tuple[list[tuple[str, Any]], str, Task]:
+    """The settings of a run on a task that is an object, where `eval_task` may be one too."""
+    columns = {key.removeprefix(COLUMNS): value for key, value in chosen if key.startswith(COLUMNS)}
+    source = from_rows(task, **columns) if columns and is_rows(task) else tasks.of(task)
+    others = [value for key, value in chosen if key == EVAL_TASK]
+    source = tasks.evaluated_on(source, others[-1]) if others else source
+    left = [(key, value) for key, value in chosen if key != EVAL_TASK and not key.startswith(COLUMNS)]
+    return [("task", source.name), *left], source.name, source
 
 
 def _own_keys(config: Config, chosen: Pairs) -> Pairs:

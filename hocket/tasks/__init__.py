@@ -15,9 +15,9 @@ from hocket.tasks.form import TaskForm
 if TYPE_CHECKING:
     from hocket.stages import Task
 
-__all__ = ["TaskEntry", "TaskForm", "catalogue", "find", "of"]
+__all__ = ["TaskEntry", "TaskForm", "catalogue", "evaluated_on", "find", "of"]
 
-FIRST = ("sums", "reasoning-gym:NAME", "calculator", "code", "PATH.jsonl", "gym:ENVIRONMENT")
+FIRST = ("sums", "reasoning-gym:NAME", "calculator", "code", "PATH.jsonl", "hub:NAME", "gym:ENVIRONMENT")
 """The first tasks in lists, for new users; the others follow by name, and a user's file is last."""
 
 
@@ -51,21 +51,49 @@ def catalogue(reasoning_gym: bool = False) -> list[TaskEntry]:
 def find(name: str) -> Task:
     """The task called `name`; see `catalogue`. Settings follow a question mark: `NAME?key=value&key=value`.
 
+    The setting `eval_task` of any task names another, percent-encoded, to evaluate on.
+
     Raises:
         ConfigurationError: for an unknown name, with the nearest, or settings or files that are wrong.
     """
     base, settings = parse_name(name.strip())
+    other = settings.pop("eval_task", None)
+    task = _made(name, base, settings)
+    return task if other is None else evaluated_on(task, other, name)
+
+
+def evaluated_on(task: Any, other: Any, name: str | None = None) -> Task:
+    """A task with the scenarios of another to evaluate on; both are names, or what `of` takes.
+
+    Raises:
+        ConfigurationError: for tasks that cannot be used, or that do not go together.
+    """
+    from hocket.tasks.separate_evaluation import EvaluatedTask
+
+    if isinstance(other, str):
+        evaluated = _made(other, *parse_name(other.strip()), held_out=True)
+    else:
+        evaluated = of(other, held_out=True)
+    return EvaluatedTask(find(task) if isinstance(task, str) else of(task), evaluated, name)
+
+
+def _made(name: str, base: str, settings: dict[str, str], *, held_out: bool = False) -> Task:
+    """The task of a name and its settings; `held_out`: which is only evaluated on."""
     fitting = {form: match for form in TASKS.declared if (match := _pattern(form).fullmatch(base))}
     if not fitting:
         raise ConfigurationError(f"there is no task {name!r}{_hint(base)}")
     # `gym:x.py:y` is a form of gym, not a file: what says more before its first gap comes first.
     form = max(fitting, key=lambda form: len(_GAP.split(form)[0]))
     texts = iter(fitting[form].groups())
-    return cast(TaskForm, TASKS.load(form)).make(_GAP.sub(lambda _: next(texts), form), settings)
+    declared = cast(TaskForm, TASKS.load(form))
+    make = declared.held_out if held_out and declared.held_out is not None else declared.make
+    return make(_GAP.sub(lambda _: next(texts), form), settings)
 
 
-def of(given: Any) -> Task:
+def of(given: Any, held_out: bool = False) -> Task:
     """A task from Python: a task, rows of data, an environment, or what a class or function makes of these.
+
+    With `held_out` rows of data are all to be evaluated on.
 
     Raises:
         ConfigurationError: for rows or environments that cannot be used, and for an object of another kind.
@@ -76,10 +104,10 @@ def of(given: Any) -> Task:
     from hocket.tasks.data import from_rows, is_rows
 
     if is_rows(given):
-        return from_rows(given)
+        return from_rows(given, **({"eval_share": 1.0} if held_out else {}))
     # Found by name, since tasks of users need the tasks that find others by name.
     users: Any = importlib.import_module(TASKS.own["FILE.py:NAME"].module)
-    return cast("Task", users.task_of(given, name_of(given)))
+    return cast("Task", users.task_of(given, name_of(given), held_out=held_out))
 
 
 _GAP = re.compile(r"\b[A-Z]+\b")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
 import hashlib
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -20,11 +22,13 @@ from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.examples import Example
 from hocket.core.keys import Key
 from hocket.core.options import checked
-from hocket.rewards.verifiers import ExactMatch, Extraction
+from hocket.rewards.verifiers import ExactMatch, Extraction, TaskVerifier
 from hocket.stages import Reward, Split
 from hocket.tasks.arithmetic import has_working
+from hocket.tasks.columns import NAMES, columns_of
 from hocket.tasks.examples import NEUTRAL, SPLIT_NAMES, ExampleRow, checked_rows
 from hocket.tasks.form import TaskForm
+from hocket.tasks.presets import Preset
 from hocket.tasks.tables import SUFFIXES, Record, read_table, table_of
 from hocket.tasks.text import INSTRUCTION, TextTask, check_number, checked_extraction
 from hocket.types import Message, Scenario, Trajectory
@@ -58,6 +62,8 @@ class Data(TextTask):
     from the block's number; its own rows come once per pass, in an order drawn from the pass. Its evaluation has all
     unseen rows, spread evenly.
 
+    With `eval_share=1` the data is only evaluated on: all rows, or those for evaluation where a row states its split.
+
     Attributes:
         name: of the task. sources: the data sets.
         eval_share: of the prompts without a `split`.
@@ -65,6 +71,7 @@ class Data(TextTask):
         instruct: asks for the answer's tags in a system message.
         fit: what becomes of examples that are longer than the model's context.
         example: what every row holds. left_out: lines that are not used, because their prompt is in evaluation.
+        verifier: judges responses instead of a comparison with the answer.
 
     Raises:
         ConfigurationError: naming the place and the column, for data that cannot be used.
@@ -80,10 +87,12 @@ class Data(TextTask):
         instruct: bool = False,
         truncate: Truncate = "refuse",
         max_length: int | None = None,
+        verifier: Callable[[str, Scenario], float] | None = None,
     ) -> None:
         self.name = name or ",".join(source.name for source in sources)
-        if not 0 < eval_share < 1:
-            raise ConfigurationError(f"task {self.name}: eval_share must be between 0 and 1, not {eval_share}")
+        if not 0 < eval_share <= 1:
+            raise ConfigurationError(f"task {self.name}: eval_share must be above 0 and at most 1, not {eval_share}")
+        held_out = eval_share == 1
         self.extract = checked_extraction(self.name, extract)
         try:
             self.fit = Fit(truncate, max_length)
@@ -94,21 +103,48 @@ class Data(TextTask):
         self.example = _common(rows)
         usual = NEUTRAL if self.example in (Example.PAIR, Example.LABELLED) else {}
         self._columns = {name: usual.get(name) for row in rows for name in row.columns}
-        self._rows, self.left_out = divided(rows, eval_share, self.name)
-        if self.example is Example.LABELLED:
+        self._rows, self.left_out = _held_out(rows) if held_out else divided(rows, eval_share, self.name)
+        if self.example is Example.LABELLED and not held_out:
             _check_labels(self._rows["train"], self.name)
-        self._match = ExactMatch(extract=extract)
+        self._match, self.verifier = ExactMatch(extract=extract), verifier
         self._answered = any(row.answer is not None for row in rows)
         self._mixture = None
         if len(sources) > 1:
-            self._mixture = Mixture.of(sources, self._rows["train"])
+            self._mixture = None if held_out else Mixture.of(sources, self._rows["train"])
             self._rows["eval"] = _spread(self._rows["eval"])
         self._stems = _stems([source.name for source in sources])
+
+    def contents(self, split: Split) -> frozenset[str]:
+        """The prompts of a split, by which two rows are the same problem."""
+        return frozenset(row.content for row in self._rows[split])
+
+    def without(self, contents: Collection[str]) -> Data:
+        """The same data without training rows whose prompt is among `contents`.
+
+        Raises:
+            ConfigurationError: when no row would be left.
+        """
+        rows = [row for row in self._rows["train"] if row.content not in contents]
+        dropped = len(self._rows["train"]) - len(rows)
+        if not dropped:
+            return self
+        if not rows:
+            raise ConfigurationError(f"all {dropped} rows of {self.name} to train on are in the data to evaluate on")
+        other = copy.copy(self)
+        other._rows = {**self._rows, "train": rows}
+        other._mixture = None if self._mixture is None else Mixture.of(self.sources, rows)
+        sentence = f"{self.name}: {dropped} rows whose prompt is in the data to evaluate on are not trained on"
+        other.remarks = (*self.remarks, sentence)
+        return other
 
     def size(self, split: Split) -> int | None:
         return None if self._mixture is not None and split == "train" else len(self._rows[split])
 
     def scenario(self, split: Split, number: int) -> Scenario:
+        if split == "train" and not self._rows["train"]:
+            raise ConfigurationError(
+                f"task {self.name} has only rows to evaluate on; name it with --eval-task, or measure by hocket eval"
+            )
         check_number(self.name, split, number, self.size(split) if split in self._rows else 0)
         if self._mixture is not None and split == "train":
             return self._scenario(self._mixture.row(number))
@@ -146,11 +182,13 @@ class Data(TextTask):
 
     @property
     def rewards(self) -> Sequence[Reward]:
-        """Comparison with the answers; none for a file without any, which needs a reward of yours."""
+        """The verifier or comparison with the answers; none for data without any, which needs a reward of yours."""
+        if self.verifier is not None:
+            return (TaskVerifier(self.verifier),)
         return (self._match,) if self._answered else ()
 
     def verify(self, text: str, scenario: Scenario) -> float | None:
-        return self._match.verify(text, scenario)
+        return self._match.verify(text, scenario) if self.verifier is None else self.verifier(text, scenario)
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """`format`: whether there is anything to compare with an answer; `working`: a filled `<think>` block."""
@@ -159,7 +197,7 @@ class Data(TextTask):
 
     def success(self, trajectory: Trajectory) -> float:
         """1 for the right answer, 0 for another; without a known answer the mean score, brought into [0, 1]."""
-        if trajectory.scenario.answer is not None:
+        if trajectory.scenario.answer is not None or self.verifier is not None:
             return super().success(trajectory)
         given = [score.value for score in trajectory.scores.values() if score.level is Level.TRAJECTORY]
         values = [min(max(float(value), 0.0), 1.0) for value in given if isinstance(value, (int, float))]
@@ -192,6 +230,17 @@ def divided(
         seen.add(row.content)
         split_rows[split].append(row)
     return split_rows, left_out
+
+
+def _held_out(rows: Sequence[ExampleRow]) -> tuple[dict[Split, list[ExampleRow]], list[int]]:
+    """Rows that are only evaluated on, each prompt once: those for evaluation where a row says so, else all."""
+    stated = [row for row in rows if row.split == "eval"] or rows
+    first = {row.content: row for row in reversed(stated)}
+    used = {id(row) for row in first.values()}
+    return (
+        {"train": [], "eval": [row for row in stated if id(row) in used]},
+        [row.line for row in rows if id(row) not in used],
+    )
 
 
 def _placed(said: Mapping[str, Split | None], eval_share: float, name: object) -> dict[str, Split]:
@@ -332,17 +381,16 @@ def from_rows(rows: Any, name: str = "data", **settings: Any) -> Data:
     Args:
         rows: see above; a `datasets.Dataset` is such an iterable, and so is a DataFrame. An iterator is read once.
         name: of the task, and in messages: `data[2]` is the third row.
-        settings: of `Data`.
+        settings: of `Data`, and as in a task's name the columns to read (`prompt="question"`), `preset` and `template`.
 
     Raises:
         ConfigurationError: as `Data`.
     """
     if not isinstance(rows, Mapping):
-        data = Data([Source(name, table_of(_iterable(rows, name), name))], name, **settings)
-        if isinstance(rows, Iterator):
-            data.remarks = (f"{name}: the iterator was read once, {len(data.sources[0].records)} rows, and kept",)
-        return data
-    records: list[Record] = []
+        records = table_of(_iterable(rows, name), name)
+        remark = f"{name}: the iterator was read once, {len(records)} rows, and kept"
+        return data_of([Source(name, records)], name, settings, [remark] if isinstance(rows, Iterator) else [])
+    records = []
     for split, part in rows.items():
         if split not in SPLIT_NAMES:
             table = "; a dict of columns goes in as pandas.DataFrame(columns)" * ("prompt" in rows)
@@ -360,7 +408,39 @@ def from_rows(rows: Any, name: str = "data", **settings: Any) -> Data:
         records += [
             Record(len(records) + place, one.where, {**one.cells, "split": split}) for place, one in enumerate(found)
         ]
-    return Data([Source(name, records)], name, **settings)
+    return data_of([Source(name, records)], name, settings)
+
+
+def data_of(
+    sources: Sequence[Source],
+    name: str,
+    settings: Mapping[str, Any],
+    remarks: Sequence[str] = (),
+    preset: Preset | None = None,
+) -> Data:
+    """The task of data sets whose columns are read as `settings` say; the rest of them are those of `Data`.
+
+    Args:
+        preset: how the data is read unless the settings say otherwise.
+
+    Raises:
+        ConfigurationError: as `Data`, and for columns that no row has.
+    """
+    columns, others = columns_of(settings, preset)
+    sentences = list(remarks)
+    made = []
+    for source in sources:
+        records, remarks_of_source = columns.over(source.records, source.name)
+        sentences += remarks_of_source
+        made.append(dataclasses.replace(source, records=records))
+    if columns.preset is not None:
+        others.setdefault("extract", columns.preset.extract)
+        # Answers may be compared in another way; a set without answers has its verifier alone.
+        if "extract" not in settings or "answer" not in columns.preset.columns:
+            others["verifier"] = columns.preset.verify
+    data = Data(made, name, **others)
+    data.remarks = tuple(sentences)
+    return data
 
 
 def is_rows(value: Any) -> bool:
@@ -403,11 +483,24 @@ _SETTINGS = {
 }
 
 
-def from_settings(path: str, settings: Mapping[str, str]) -> Data:
+def checked_settings(
+    name: str, settings: Mapping[str, str], preset: Preset | None = None, **more: Any
+) -> dict[str, Any]:
+    """The settings in a data task's name by their types: those of `Data`, columns, `preset`, `template` and `more`.
+
+    `preset` is the one that the set has by its address.
+    """
+    columns, _ = columns_of(settings, preset)
+    text = dict.fromkeys((*NAMES, *(columns.preset.names if columns.preset else ())), str)
+    return checked(name, settings, {**_SETTINGS, **text, "preset": str, "template": str, **more})
+
+
+def from_settings(path: str, settings: Mapping[str, str], held_out: bool = False) -> Data:
     """The task of a file, or of several joined by commas, each with `=WEIGHT` behind its name where not 1."""
-    given = checked(path, settings, _SETTINGS)
+    options = checked_settings(path, settings) | ({"eval_share": 1.0} if held_out else {})
+    names = columns_of(settings)[0].names
     if "," not in path or Path(path).exists():
-        return Data([Source(path, read_table(Path(path)))], **given)
+        return data_of([Source(path, read_table(Path(path), names))], path, options)
     sources = []
     for part in path.split(","):
         file, equals, weight = part.strip().rpartition("=")
@@ -423,8 +516,8 @@ def from_settings(path: str, settings: Mapping[str, str]) -> Data:
             raise ConfigurationError(
                 f"task {path}: {file or part!r} is no data file; it must end in .jsonl, .csv or .parquet"
             )
-        sources.append(Source(file, read_table(Path(file)), share))
-    return Data(sources, path, **given)
+        sources.append(Source(file, read_table(Path(file), names), share))
+    return data_of(sources, path, options)
 
 
 JSONL = TaskForm(
@@ -432,22 +525,26 @@ JSONL = TaskForm(
     description="a file with one JSON object per line: prompt, and optionally answer, split and other columns",
     family="data",
     make=from_settings,
+    held_out=functools.partial(from_settings, held_out=True),
 )
 CSV = TaskForm(
     name="PATH.csv",
     description="the same columns as comma-separated values; messages and lists are written as JSON",
     family="data",
     make=from_settings,
+    held_out=functools.partial(from_settings, held_out=True),
 )
 PARQUET = TaskForm(
     name="PATH.parquet",
     description="the same columns as a parquet file",
     family="data",
     make=from_settings,
+    held_out=functools.partial(from_settings, held_out=True),
 )
 MIXTURE = TaskForm(
     name="PATH=WEIGHT,PATH=WEIGHT",
     description="several data files mixed by weight, e.g. a.jsonl=0.7,b.csv=0.3",
     family="data",
     make=from_settings,
+    held_out=functools.partial(from_settings, held_out=True),
 )

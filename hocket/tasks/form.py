@@ -21,6 +21,7 @@ class TaskForm:
         description: one line.
         make: makes the task from a name without settings, and the settings as text.
         family: the part of the list for a task of general use; a task of one paper is listed with it.
+        held_out: makes the task to be evaluated on alone, where that differs: all rows of data are for evaluation then.
         drawn_as: the name in keys of random draws and ids of scenarios, if it is not `name`: a renamed task keeps its
             draws.
     """
@@ -30,6 +31,7 @@ class TaskForm:
     make: Callable[[str, Mapping[str, str]], Task]
     family: str = ""
     drawn_as: str = ""
+    held_out: Callable[[str, Mapping[str, str]], Task] | None = None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,11 @@ class Record:
     folder: Path | None = None
 
 
-def read_table(path: Path) -> list[Record]:
+def read_table(path: Path, names: Mapping[str, str] | None = None) -> list[Record]:
     """The rows of a file, by what its name ends in; lines are counted from 1, as are rows of a parquet file.
+
+    Args:
+        names: the columns that stand for hocket's, by hocket's name; cells of CSV are read by what their column is for.
 
     Raises:
         ConfigurationError: naming the file, and the line where there is one, for what cannot be read.
@@ -50,7 +54,8 @@ def read_table(path: Path) -> list[Record]:
         raise ConfigurationError(f"there is no file {path}")
     if path.is_dir():
         raise ConfigurationError(f"{path} is a folder; name a {' or '.join(SUFFIXES)} file in it")
-    readers = {".csv": _csv_records, ".parquet": _parquet_records}
+    meanings = {column: name for name, column in (names or {}).items()}
+    readers = {".csv": partial(_csv_records, meanings=meanings), ".parquet": _parquet_records}
     rows = list(readers.get(path.suffix.lower(), _json_records)(path))
     if not rows:
         kind = "JSON object with a prompt per line" if path.suffix.lower() not in readers else "row per example"
@@ -138,7 +143,7 @@ def _exact(answer: Any, written: Any) -> Any:
     return answer if number(written) == number(spelled(answer)) else written
 
 
-def _csv_records(path: Path) -> Iterator[Record]:
+def _csv_records(path: Path, meanings: Mapping[str, str]) -> Iterator[Record]:
     csv.field_size_limit(2**31 - 1)  # a cell may hold a whole conversation
     reader = csv.reader(io.StringIO(_text(path), newline=""), strict=True)
     heading: list[str] | None = None
@@ -162,7 +167,10 @@ def _csv_records(path: Path) -> Iterator[Record]:
                 raise ConfigurationError(
                     f"{where}: {len(cells)} cells where the heading has {len(heading)} columns; quote cells with commas"
                 )
-            read = {column: _csv_cell(column, cell, where) for column, cell in zip(heading, cells, strict=True)}
+            read = {
+                column: _csv_cell(meanings.get(column, column), cell, where)
+                for column, cell in zip(heading, cells, strict=True)
+            }
             yield Record(line, where, _stated(read))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, cast
 
 from hocket.agents.environments.user_environments import UserEnvironment, interface_of, is_environment
@@ -18,16 +19,17 @@ from hocket.tasks.form import TaskForm
 MEMBERS = ("name", "kind", "size", "scenario", "rewards", "suggest", "describe", "success")
 
 
-def own_task(reference: str, settings: Mapping[str, str]) -> Task:
+def own_task(reference: str, settings: Mapping[str, str], held_out: bool = False) -> Task:
     """The task that `FILE.py:NAME` names, see `task_of`."""
-    return task_of(load_object(reference, "task"), reference, settings)
+    return task_of(load_object(reference, "task"), reference, settings, held_out=held_out)
 
 
-def task_of(value: Any, reference: str, settings: Mapping[str, str] | None = None) -> Task:
+def task_of(value: Any, reference: str, settings: Mapping[str, str] | None = None, *, held_out: bool = False) -> Task:
     """A user's task: a task, an environment or rows, or what a class or function makes of the settings.
 
     Args:
         reference: what the value is, for errors and, without its file, as the name of data.
+        held_out: whether rows are all to be evaluated on.
 
     Raises:
         ConfigurationError: for what is none of these, and for settings that do not go with it.
@@ -44,7 +46,7 @@ def task_of(value: Any, reference: str, settings: Mapping[str, str] | None = Non
     elif texts:
         raise ConfigurationError(f"task {reference} is an object already, so it takes no settings")
     if not hasattr(made, "scenario") and is_rows(made):
-        return from_rows(made, reference.rpartition(":")[2])
+        return from_rows(made, reference.rpartition(":")[2], **({"eval_share": 1.0} if held_out else {}))
     missing = [member for member in MEMBERS if not hasattr(made, member)]
     if missing:
         raise ConfigurationError(
@@ -89,4 +91,5 @@ OWN = TaskForm(
     description="a task, an environment or rows of yours, or a class or function that makes one",
     family="data",
     make=own_task,
+    held_out=partial(own_task, held_out=True),
 )

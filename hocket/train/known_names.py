@@ -24,7 +24,10 @@ from hocket.train.settings import Config, as_recipe
 
 Pairs = Sequence[tuple[str, Any]]
 
-OTHER_KEYS = ("recipe", "lag", "tools", "lessons")
+EVAL_TASK, COLUMNS = "eval_task", "columns."
+"""The setting that names the task to evaluate on, and the beginning of those that name columns of data."""
+
+OTHER_KEYS = ("recipe", "lag", "tools", "lessons", EVAL_TASK)
 """Keys of a run that are neither a field of `Config` nor a slot of a recipe."""
 
 
@@ -181,7 +184,7 @@ class _Names:
         """The dotted keys that a place stands for, as the first recipe with any has them."""
         slot, colon, rest = place.partition(":")
         if not colon:
-            if place in self.paths or "." not in place:
+            if place in self.paths or "." not in place or place.startswith(COLUMNS):
                 yield place
             return
         classes, _, name = rest.partition(".")
@@ -224,7 +227,7 @@ def _heads() -> set[str]:
 
 
 def _is_key(key: str) -> bool:
-    return key.split(".")[0] in _heads()
+    return key.split(".")[0] in _heads() or key.startswith(COLUMNS)
 
 
 def _recipes(pairs: Pairs) -> list[Recipe]:

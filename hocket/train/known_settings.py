@@ -87,7 +87,7 @@ SCRATCH = "tokens per forward and backward pass, chosen by measurement; gradient
 EPISODES = "episodes in a batch, each to its end; how many run at once changes no number"
 NO_DROPOUT = "sampler and learner would differ, so neither has dropout"
 RUN_FOLDER = "a run is the folder DIR/NAME"
-DATA = "--task FILE.jsonl, .csv or .parquet"
+DATA = "--task FILE.jsonl, .csv, .parquet or hub:OWNER/NAME"
 CLUSTER = "--leaves N --cluster local --learners N"
 
 KNOWN: tuple[KnownSetting, ...] = (
@@ -146,7 +146,12 @@ KNOWN: tuple[KnownSetting, ...] = (
     # ---------------------------------------------------------------- TRL
     _same(TRL, "model model_name_or_path", "model"),
     _other(TRL, "ref_model", "--teacher MODEL", "only for another model; else it is the model before training"),
-    _other(TRL, "dataset_name train_dataset eval_dataset", DATA, "one tenth is held out if there is no split"),
+    _same(TRL, "dataset_name", "task", form="hub:{}", note="one tenth is held out if there is no split"),
+    _other(TRL, "dataset_config", "--task hub:OWNER/NAME:{value}"),
+    _other(TRL, "dataset_train_split", '--task "hub:OWNER/NAME?train={value}"'),
+    _other(TRL, "dataset_test_split", '--task "hub:OWNER/NAME?eval={value}"'),
+    _other(TRL, "train_dataset", DATA, "one tenth is held out if there is no split"),
+    _other(TRL, "eval_dataset", "--eval-task FILE.jsonl, .csv, .parquet or hub:OWNER/NAME"),
     _other(TRL, "reward_funcs", "--reward FILE.py:FUNCTION", "the same signature; repeat it for several"),
     _other(TRL, "reward_weights", "--reward FILE.py:FUNCTION=WEIGHT"),
     _other(TRL, "reward_model_path reward_model_name_or_path", "--reward model:{value}"),
@@ -286,7 +291,9 @@ KNOWN: tuple[KnownSetting, ...] = (
     _same(TRL, "alpha", "regularisers:Optimism.coefficient", only="Optimism"),
     # ---------------------------------------------------------------- verl
     _same(VERL, "data.train_batch_size", "curriculum.prompts", note="prompts of a step"),
-    _other(VERL, "data.train_files data.val_files", DATA, "one tenth is held out if there is no split"),
+    _same(VERL, "data.train_files", "task", note="one tenth is held out if there is no split"),
+    _same(VERL, "data.val_files", "eval_task", note="all rows of it"),
+    _same(VERL, "data.prompt_key", "columns.prompt", note="the column of the prompt"),
     _same(VERL, "data.max_response_length actor_rollout_ref.rollout.response_length", "decoding.max_tokens"),
     _other(
         VERL, "data.max_prompt_length", '--task "FILE?max_length=N&truncate=start"', "tokens of prompt and response"
@@ -403,7 +410,13 @@ KNOWN: tuple[KnownSetting, ...] = (
     _same(OPENRLHF, "pretrain", "model"),
     _other(OPENRLHF, "reward_pretrain", "--reward model:{value}"),
     _other(OPENRLHF, "remote_rm_url", "--reward FILE.py:FUNCTION", "a function that asks the server"),
-    _other(OPENRLHF, "prompt_data input_key label_key", DATA, 'the columns are "prompt" and "answer"'),
+    _other(OPENRLHF, "prompt_data", DATA, 'the columns are "prompt" and "answer"'),
+    _other(OPENRLHF, "eval_dataset", "--eval-task FILE.jsonl, .csv, .parquet or hub:OWNER/NAME"),
+    _same(OPENRLHF, "input_key", "columns.prompt", note="the column of the prompt"),
+    _same(OPENRLHF, "label_key", "columns.answer", note="the column of the answer"),
+    _same(OPENRLHF, "chosen_key", "columns.chosen", note="the column of the better response"),
+    _same(OPENRLHF, "rejected_key", "columns.rejected", note="the column of the worse response"),
+    _other(OPENRLHF, "input_template", '--task "FILE?template={{prompt}}..."', "columns in braces are filled in"),
     _same(OPENRLHF, "actor_learning_rate learning_rate", "update.lr"),
     _other(OPENRLHF, "critic_learning_rate", CRITIC, "a pace of its own for the critic"),
     _same(

@@ -204,7 +204,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("setting", ["eval_share=0", "eval_share=1.5"])
 def test_shares_outside_are_refused(tmp_path: Path, setting: str) -> None:
-    with pytest.raises(ConfigurationError, match="eval_share must be between 0 and 1"):
+    with pytest.raises(ConfigurationError, match="eval_share must be above 0 and at most 1"):
         find(f"{written(tmp_path / 'd.jsonl', ROWS)}?{setting}")
 
 

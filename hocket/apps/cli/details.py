@@ -57,6 +57,7 @@ EVAL = """Measures a run or a model on unseen scenarios.
 
   hocket eval RUN                              greedy accuracy; held-out pairs if it has any
   hocket eval RUN --samples 8                  also pass@1, 2, 4, 8
+  hocket eval RUN --format lm-eval --out DIR   also the files of lm-evaluation-harness
   hocket eval RUN --against RUN2 --judge X     how often RUN's answers win over RUN2's
                                                (docs/judges.md)
   hocket eval RUN --against nano               against a model, by the task's verdicts

@@ -319,7 +319,8 @@ def _train(parser: _Parser) -> None:
     parser.usage = "hocket train [CONFIG.yaml] [--FLAG VALUE ...]"
     parser.add_argument("config", nargs="?", metavar="CONFIG.yaml", help="settings in a file; flags override it")
     for flag, metavar, text in (
-        ("--task", "NAME", "a task, a data file or FILE.py:NAME (sums)"),
+        ("--task", "NAME", "a task, a data file, hub:OWNER/NAME or FILE.py:NAME (sums)"),
+        ("--eval-task", "NAME", "another task to evaluate on (the task's unseen scenarios)"),
         ("--recipe", "NAME", "a method, or FILE.py:NAME (grpo)"),
         ("--model", "PATH", "nano, nano-vlm, smollm2, a folder, FILE.gguf or a hub name"),
         ("--workflow", "NAME", "a workflow, or FILE.py:NAME (one answer a prompt)"),
@@ -355,10 +356,11 @@ def _eval(parser: _Parser) -> None:
     parser.add_argument("--n", type=int, default=1000, help="number of unseen scenarios (1000)")
     parser.add_argument("--samples", type=int, default=0, metavar="K", help="also sample K answers to each, for pass@k")
     parser.add_argument("--task", metavar="NAME", help="another task than the run's")
-    parser.add_argument(
-        "--search", metavar="WAY", help="search by the run's value function: beam, best or tree (?width=2&..)"
-    )
+    search = "search by the run's value function: beam, best or tree (?width=2&..)"
+    parser.add_argument("--search", metavar="WAY", help=search)
     parser.add_argument("--answers", metavar="FILE", help="append the greedy answers to this file, a line of JSON each")
+    parser.add_argument("--format", choices=("lm-eval",), help="also write the files of lm-evaluation-harness")
+    parser.add_argument("--out", metavar="DIR", help="with --format: the folder to write into (lm-eval)")
     parser.add_argument("--blind", action="store_true", help="show grey pictures: what words alone give")
     parser.add_argument("--against", metavar="RUN2", help="a run or model to compare answers with")
     beside = "with --task SHIFTED: what RUN loses there to RUN2, trained there, on the same scenarios"
@@ -381,9 +383,8 @@ def _export(parser: _Parser) -> None:
     parser.add_argument("--merge", action="store_true", help="add adapters to the weights")
     parser.add_argument("--gguf", action="store_true", help="also write model.gguf, merged")
     parser.add_argument("--onnx", action="store_true", help="also write model.onnx, of a controller")
-    parser.add_argument(
-        "--average", metavar="RUN", help="a run or model folder: write the mean of both models' weights"
-    )
+    average = "a run or model folder: write the mean of both models' weights"
+    parser.add_argument("--average", metavar="RUN", help=average)
     parser.add_argument("--share", type=float, metavar="S", help="with --average: weight of the second model (0.5)")
     parser.add_argument("--push", metavar="OWNER/NAME", help="also upload the folder to the Hugging Face hub")
     parser.add_argument("--private", action="store_true", help="with --push: make a new repository private")
@@ -395,9 +396,8 @@ def _study(parser: _Parser) -> None:
     parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="what to compare; flags override it")
     parser.add_argument("--recipes", metavar="A,B,C", help="recipes, by name or FILE.py:NAME")
     parser.add_argument("--baseline", metavar="NAME", help="the recipe that the others are compared with (grpo)")
-    parser.add_argument(
-        "--teams", metavar="A,B", help="workflows to compare at equal --tokens, the first with the others"
-    )
+    teams = "workflows to compare at equal --tokens, the first with the others"
+    parser.add_argument("--teams", metavar="A,B", help=teams)
     parser.add_argument("--tokens", type=int, metavar="N", help="budget of a run in sampled tokens instead of answers")
     parser.add_argument("--task", metavar="NAME", action="append", help="a task, as in `hocket train`; one or several")
     parser.add_argument(

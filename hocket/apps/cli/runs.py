@@ -30,6 +30,8 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
         return _against(source, options, pairs)
     if options.beside is not None:
         return _beside(source, options, pairs)
+    if options.out is not None and options.format is None:
+        raise ConfigurationError("--out is where --format lm-eval writes; add that, or drop it")
     stray = next((flag for flag in ("judge", "temperature") if getattr(options, flag) is not None), None)
     if stray is not None:
         raise ConfigurationError(f"--{stray} is for comparing answers: add --against RUN2, or drop it")
@@ -44,7 +46,10 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
         answers=Path(options.answers) if options.answers else None,
         trust=options.trust,
         blind=options.blind,
+        results=None if options.format is None else Path(options.out or "lm-eval"),
     )
+    if options.format is not None:
+        print(f"results in the form of lm-evaluation-harness: {found['results']}", file=sys.stderr)
     return _measured(found, as_json=options.json)
 
 
@@ -63,7 +68,7 @@ def _searched(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
     """Answers that the run's own value chose."""
     from hocket.apps.report.evaluation import search_run
 
-    others = ("against", "beside", "judge", "temperature", "samples", "answers")
+    others = ("against", "beside", "judge", "temperature", "samples", "answers", "format")
     if stray := next((flag for flag in others if getattr(options, flag)), None):
         raise ConfigurationError(f"--{stray} and --search are two measurements; choose one")
     print(f"searching for answers to {options.n} unseen problems; a smaller --n is faster", file=sys.stderr)
@@ -97,7 +102,7 @@ def _beside(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
     """What a run loses, on a task that it was not trained on, to one that was."""
     from hocket.apps.report.shift import shift_drop
 
-    if stray := next((flag for flag in ("samples", "judge", "temperature") if getattr(options, flag)), None):
+    if stray := next((flag for flag in ("samples", "judge", "temperature", "format") if getattr(options, flag)), None):
         raise ConfigurationError(f"--{stray} and --beside are two measurements; choose one")
     other = find_source(options.beside, options.runs)
     print(f"measuring both on the same {options.n} unseen scenarios; a smaller --n is faster", file=sys.stderr)
@@ -109,7 +114,7 @@ def _against(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
     """Win rates over another run or model."""
     from hocket.apps.report.answer_comparison import compare_answers
 
-    if stray := next((flag for flag in ("samples", "answers", "beside") if getattr(options, flag)), None):
+    if stray := next((flag for flag in ("samples", "answers", "beside", "format") if getattr(options, flag)), None):
         raise ConfigurationError(f"--{stray} and --against are two measurements; choose one")
     other = find_source(options.against, options.runs)
     judged = f"by {options.judge}" if options.judge else "by the task"

@@ -126,6 +126,7 @@ def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> PlanPipe
 def _settings(options: argparse.Namespace, flags: Pairs) -> Pairs:
     """The settings of a file and of flags, by the library's own keys."""
     from hocket.train.known_names import resolved
+    from hocket.train.task_settings import with_task_settings
     from hocket.train.trust import file_pairs
 
     file = options.config
@@ -133,7 +134,7 @@ def _settings(options: argparse.Namespace, flags: Pairs) -> Pairs:
         key, _, value = file.partition("=")
         raise ConfigurationError(f"there is no configuration file {file}; a setting is written --{key} {value}")
     written = file_pairs(Path(file), trust=options.trust) if file else []
-    return resolved([*written, *flags], prefix="--")
+    return with_task_settings(resolved([*written, *flags], prefix="--"))
 
 
 def _list_flags(options: argparse.Namespace, pairs: Pairs) -> int:
@@ -188,7 +189,7 @@ def _words(value: Any) -> tuple[str, ...]:
 
 def _flag_pairs(options: argparse.Namespace) -> Pairs:
     names = (
-        *("task", "recipe", "model", "workflow", "tools", "judge", "teacher", "embedder"),
+        *("task", "eval_task", "recipe", "model", "workflow", "tools", "judge", "teacher", "embedder"),
         *("run", "runs", "steps", "seed", "lessons"),
     )
     pairs = [(name, getattr(options, name)) for name in names if getattr(options, name) is not None]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hocket import tasks
+from hocket.apps.report.lm_eval_results import write_results
 from hocket.core import sums
 from hocket.core.answers import add_answers
 from hocket.core.errors import ConfigurationError
@@ -112,13 +113,15 @@ def evaluate_run(
     answers: Path | None = None,
     trust: bool = False,
     blind: bool = False,
+    results: Path | None = None,
 ) -> dict[str, Any]:
     """Success on `n` unseen scenarios, greedy, and pass@k of `samples` sampled answers when above 0.
 
     `source` is a run folder (its `last` or `best` checkpoint, its task unless `task` says otherwise) or a model's.
     Where the task names a way of playing, sampled success stands beside, the one that it names first.
     Greedy answers are added to the file `answers`, see `hocket.core.answers`. With `trust` a run that others wrote may
-    run the code that it names. `blind` shows a grey picture of the same size in place of each.
+    run the code that it names. `blind` shows a grey picture of the same size in place of each. The files of
+    lm-evaluation-harness are written into the folder `results`.
     """
     loaded = load(source, pairs, task=task, which=which, trust=trust)
     if blind:
@@ -140,6 +143,7 @@ def evaluate_run(
     told = recorded_rows(greedy.recorded, greedy.recorded, apart=measure.name)
     ends = {metric: interval_of(greedy.recorded, metric) for metric, _, share in told if share}
     rows += [(words, greedy.recorded[metric], *found) for metric, words, _ in told if (found := ends.get(metric))]
+    tries: Mapping[int, tuple[float, float, float]] = {}
     if samples:
         if not measure.answers:
             raise ConfigurationError(
@@ -151,8 +155,13 @@ def evaluate_run(
             )
         tries = run_async(evaluate_samples(found_task, parts.player, rewards, samples=samples, **common))
         rows += [(f"pass@{k}", *values) for k, values in tries.items()]
+    place = str(source if checkpoint is None else checkpoint)
+    written = {}
+    if results is not None:
+        written = {"results": str(write_results(results, greedy, found_task, config, place, tries))}
     return {
-        "source": str(source if checkpoint is None else checkpoint),
+        **written,
+        "source": place,
         "task": name,
         "n": greedy.n,
         **({"blind": True} if blind else {}),
