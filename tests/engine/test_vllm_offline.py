@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 from remote_server import Said, Server
-from test_remote_vllm import moved, nano, own_logp, request
+from test_served import moved, nano, own_logp, request
 from tiny_runs import TINY, assert_same, call, resume, rows, train
 from vllm_server import VLLM_PYTHON, real
 from vllm_stand_in import StandInModel, ThreadChild
@@ -30,11 +30,12 @@ from hocket import tasks
 from hocket.agents.workflows.chat import Chat
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.engine import handover, vllm_child, vllm_offline
+from hocket.engine import handover, vllm_child, vllm_offline, vllm_process
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import ContextFull, Request, Sample
 from hocket.engine.vllm_child import SocketWire
-from hocket.engine.vllm_offline import ChildSettings, EngineLost, VLLMEngine, find_python, last_words
+from hocket.engine.vllm_offline import ChildSettings, VLLMEngine
+from hocket.engine.vllm_process import EngineLost, find_python, last_words
 from hocket.policies.causal_lm import CausalLM
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer, resumed
@@ -223,7 +224,7 @@ def test_a_child_that_dies_once_is_replaced_and_the_batch_is_the_same(stand: Sta
 def test_a_child_that_dies_twice_stops_the_run_which_can_be_resumed(
     stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vllm_offline, "find_python", lambda named: sys.executable)
+    monkeypatch.setattr(vllm_process, "find_python", lambda named: sys.executable)
     flags = ["--engine", "vllm", "--checkpoint.steps", "1", "--seed", "3"]
     model = stand()
     train(tmp_path, "whole", *flags, steps=3)
@@ -378,7 +379,7 @@ def test_a_server_says_itself_what_its_model_is_called(tmp_path: Path, monkeypat
 
 
 def test_settings_survive_the_config_file(tmp_path: Path, stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm_offline, "find_python", lambda named: sys.executable)
+    monkeypatch.setattr(vllm_process, "find_python", lambda named: sys.executable)
     model = stand()
     train(tmp_path, "a", "--engine", "vllm", "--engine.max_rows", "7", "--engine.memory", "0.5", steps=1)
     assert (model.settings["max_num_seqs"], model.settings["kv_cache_memory_bytes"]) == (7, 2**29)
@@ -392,7 +393,7 @@ class Faltering:
     def __init__(self, broken: dict[int, list[str | None]]) -> None:
         self.broken, self.asked = broken, list[list[int]]()
 
-    def generate(self, prompts: list[Any], ways: list[Any], use_tqdm: bool) -> list[Any]:
+    def generate(self, prompts: list[Any], ways: list[Any], use_tqdm: bool, lora_request: Any) -> list[Any]:
         first = [prompt["prompt_token_ids"][0] for prompt in prompts]
         self.asked.append(first)
         return [self._one(number, way) for number, way in zip(first, ways, strict=True)]
@@ -526,8 +527,8 @@ class TestRealEngine:
         assert_same(tmp_path / "whole", tmp_path / "cut")
 
 
-def without_the_head(policy: CausalLM, folder: Path) -> None:
-    handover.write_weights(policy, folder)
+def without_the_head(policy: CausalLM, folder: Path, dtype: Any = None) -> None:
+    handover.write_weights(policy, folder, dtype)
     (folder / "lm_head.safetensors").unlink()
 
 
