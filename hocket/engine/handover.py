@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import evaluate_detached
 from hocket.core.packing import pack
 from hocket.engine.requests import Request
+from hocket.policies.loading import without_progress_bars
+from hocket.policies.lora import ADAPTER, merged_state, not_joined
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 if TYPE_CHECKING:
@@ -35,22 +38,60 @@ FP32, BF16 = 1e-3, 0.5
 """The largest gaps allowed, nats. Measured: 1e-6 to 1e-5 if both sides compute in fp32, up to 0.3 if one uses bf16."""
 
 
-def write_weights(policy: CausalLM, folder: Path) -> None:
-    """Writes a model folder for an engine: merged weights without the value head, and the output head in full."""
+def write_weights(policy: CausalLM, folder: Path, dtype: Dtype | None = None) -> None:
+    """Writes a model folder for an engine: merged weights without the value head, and the output head in full.
+
+    Args:
+        dtype: the precision that the engine computes in, in which the weights are then written; None keeps theirs.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.safetensors*"):
         old.unlink()
-    policy.save(folder)
-    (folder / "value_head.safetensors").unlink(missing_ok=True)
-    head = policy.model.get_output_embeddings()
-    if not policy.model.config.tie_word_embeddings or head is None:
-        return
-    save_file({_HEAD: head.weight.detach().cpu().clone()}, folder / "lm_head.safetensors")
+    model = policy.model
+    with policy.residence.whole():
+        with without_progress_bars(), policy.applied():
+            state = merged_state(model, None if dtype is None else getattr(torch, dtype))
+            head = model.get_output_embeddings() if model.config.tie_word_embeddings else None
+            if head is not None:
+                state.pop(_HEAD, None)
+            model.save_pretrained(str(folder), state_dict=state)
+        if head is not None:
+            weight = head.weight.detach().to(head.weight.dtype if dtype is None else getattr(torch, dtype))
+            save_file({_HEAD: weight.cpu().clone()}, folder / "lm_head.safetensors")
+    policy.tokenizer.save_pretrained(str(folder))
     index = folder / "model.safetensors.index.json"
-    if index.is_file():
+    if head is not None and index.is_file():
         listed = json.loads(index.read_text())
         listed["weight_map"][_HEAD] = "lm_head.safetensors"
         index.write_text(json.dumps(listed))
+
+
+def engine_state(policy: CausalLM, dtype: Dtype) -> dict[str, Tensor]:
+    """The merged weights in `dtype` by the names that a checkpoint has for them, the output head in full."""
+    from transformers.core_model_loading import revert_weight_conversion
+
+    with policy.applied():
+        state: dict[str, Tensor] = revert_weight_conversion(
+            policy.model, merged_state(policy.model, getattr(torch, dtype))
+        )
+    return state
+
+
+def handed_adapter(policy: CausalLM) -> int | None:
+    """The rank of a policy's adapter if an engine can take it beside the base; None if weights must be merged.
+
+    Engines take low-rank updates of linear layers. DoRA, and adapters of parameters that are no linear layer's, are
+    merged.
+    """
+    if not policy.lora or not policy.adapted or not_joined(policy.model) is not None:
+        return None
+    config = policy.model.peft_config[ADAPTER]
+    return None if config.use_dora else int(config.r)
+
+
+def write_base(policy: CausalLM, folder: Path, dtype: Dtype | None = None) -> None:
+    """Writes a model folder with the weights below a policy's adapter."""
+    write_weights(policy.frozen_copy(), folder, dtype)
 
 
 def probe_of(request: Request) -> Request:

@@ -18,6 +18,7 @@ from hocket.engine.barrier import Barrier
 from hocket.engine.remote_http import Endpoint, EndpointError
 from hocket.engine.remote_wire import ServerAnswer, read_text, read_tokens, tells_logp, text_body, tokens_body
 from hocket.engine.requests import ContextFull, Request, Sample
+from hocket.types import Decoding
 
 T = TypeVar("T")
 
@@ -91,7 +92,7 @@ class RemoteEngine:
             EndpointError: when this request failed although others worked.
         """
         path, body = self._question(request)
-        entry = _entry(request, path, body)
+        entry = self._entry(request, path, body)
         recorded = self._kept(entry)
         if recorded is None:
             async with self._slot():
@@ -102,7 +103,7 @@ class RemoteEngine:
     def sample(self, requests: Sequence[Request]) -> list[Sample]:
         """Sends all requests now, as many at a time as the endpoint allows; results in the order given."""
         questions = [(request, *self._question(request)) for request in requests]
-        entries = [_entry(*question) for question in questions]
+        entries = [self._entry(*question) for question in questions]
         known = {entry: recorded for entry in entries if (recorded := self._kept(entry)) is not None}
         open_ = [(entry, *question) for entry, question in zip(entries, questions, strict=True) if entry not in known]
         with ThreadPoolExecutor(min(self.endpoint.concurrency, max(1, len(open_)))) as pool:
@@ -143,6 +144,11 @@ class RemoteEngine:
 
     # ------------------------------------------------------------ remembering
 
+    def _entry(self, request: Request, path: str, body: dict[str, Any]) -> str:
+        """The journal's key of a question: its place in the run and its content, without the server's address."""
+        text = json.dumps([str(request.key), path, body], sort_keys=True)
+        return f"engine/{self.endpoint.model}/{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
+
     def _kept(self, entry: str) -> dict[str, Any] | None:
         return (self._journal.get(entry) or None) if self._journal is not None else None
 
@@ -151,6 +157,10 @@ class RemoteEngine:
             self._journal.put(entry, outcome)
 
     # ------------------------------------------------------------ understanding
+
+    def _tells_logp(self, decoding: Decoding) -> bool:
+        """Whether log-probs in answers are those of the distribution drawn from."""
+        return tells_logp(decoding, processed=self._processed)
 
     def _sample(self, request: Request, outcome: dict[str, Any]) -> Sample:
         if "full" in outcome:
@@ -162,7 +172,7 @@ class RemoteEngine:
         if tokens is None:
             text, tokens = answer["text"], list(self._encode(answer["text"]))
             tokens += self._stops[:1] if answer["finish"] == "stop" else ()
-        known = logp is not None and not request.prefix and tells_logp(request.decoding, processed=self._processed)
+        known = logp is not None and not request.prefix and self._tells_logp(request.decoding)
         tokens_all = np.array([*request.prefix, *tokens], np.int64)
         return Sample(
             tokens=tokens_all,
@@ -172,12 +182,6 @@ class RemoteEngine:
             forced=np.arange(len(tokens_all)) < len(request.prefix),
             text=text if not request.prefix else None,
         )
-
-
-def _entry(request: Request, path: str, body: dict[str, Any]) -> str:
-    """The journal's key of a question: its place in the run and its content, without the server's address."""
-    text = json.dumps([str(request.key), path, body], sort_keys=True)
-    return f"engine/{body['model']}/{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

@@ -47,6 +47,14 @@ class Unfinished(EndpointError):
     """A truncated answer; another attempt may give a complete one."""
 
 
+class ServerAbsent(ConfigurationError):
+    """No server listens at an address."""
+
+
+class NoAnswer(EndpointError):
+    """A server gave no valid answer at any attempt."""
+
+
 class _NotYet(Exception):
     """An attempt failed temporarily. `absent`: no server answers. `pause`: seconds that the server asks for."""
 
@@ -155,10 +163,10 @@ class Endpoint:
                 time.sleep(min(max(self.backoff * 2**attempt * spread, last.pause), _LONGEST_PAUSE))
         often = "once" if attempts == 1 else f"{attempts} times"
         if last.absent:
-            raise ConfigurationError(
+            raise ServerAbsent(
                 f"no server answers at {self.url} ({last}; asked {often}); start it, or correct the endpoint"
             )
-        raise EndpointError(f"{self.url} failed {often}: {last}; check the server, or raise timeout or retries")
+        raise NoAnswer(f"{self.url} failed {often}: {last}; check the server, or raise timeout or retries")
 
     # ------------------------------------------------------------ one attempt
 

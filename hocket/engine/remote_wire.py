@@ -94,7 +94,7 @@ def read_text(answer: Any) -> ServerAnswer:
         EndpointError: when it has no text.
     """
     choice = _choice(answer)
-    finish = _finish(choice)
+    finish = finish_of(choice.get("finish_reason"))
     message = choice.get("message")
     text = message.get("content") if isinstance(message, Mapping) else None
     if text is None and finish == "length":
@@ -115,7 +115,7 @@ def read_tokens(answer: Any) -> ServerAnswer:
         EndpointError: when it has neither tokens nor text, or not one log-prob per token.
     """
     choice = _choice(answer)
-    finish = _finish(choice)
+    finish = finish_of(choice.get("finish_reason"))
     text, tokens = choice.get("text"), choice.get("token_ids")
     if not isinstance(text, str):
         raise EndpointError(f"the server answered without text: {str(choice)[:200]}")
@@ -151,13 +151,12 @@ _ENDS: Mapping[str, Literal["stop", "length"]] = {
 """The servers' names for the two ends of an answer: finished, or cut off by a limit."""
 
 
-def _finish(choice: Mapping[str, Any]) -> Literal["stop", "length"]:
-    """The reason for the end of an answer.
+def finish_of(reason: Any) -> Literal["stop", "length"]:
+    """The end of an answer by a server's word for it.
 
     Raises:
         Unfinished: when it ended for another reason, or the server gives none.
     """
-    reason = choice.get("finish_reason")
     known = _ENDS.get(reason.casefold()) if isinstance(reason, str) else None
     if known is not None:
         return known

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.types import Decoding, Message
+
+if TYPE_CHECKING:
+    from hocket.engine.barrier import Barrier
+    from hocket.policies.causal_lm import CausalLM
 
 
 class ContextFull(HocketError):
@@ -48,7 +52,7 @@ class Request:
         drawn: for a response written in parts, the number of tokens of this stream at the end of the context; token t
             is drawn with counter `drawn + t`. Only the local engine supports it.
         begun: the beginning of the response, if there is one. The engine continues it as its own, the sample contains
-            it, and limits count it. Only the local engine's pages support it.
+            it, and limits count it. The local engine supports it over pages, and engines of servers and of vLLM do.
     """
 
     tokens: tuple[int, ...]
@@ -114,3 +118,27 @@ class Engine(Protocol):
     def sample(self, requests: list[Request]) -> list[Sample]:
         """Samples all requests now; results in the order given."""
         ...
+
+
+@runtime_checkable
+class PolicyEngine(Engine, Protocol):
+    """An engine that samples a policy of the run, always with its current weights."""
+
+    policy: CausalLM
+    barrier: Barrier
+
+
+@runtime_checkable
+class Interruptible(PolicyEngine, Protocol):
+    """An engine whose unfinished responses can go on under new weights.
+
+    Attributes:
+        interrupted: whether they do; their samples then record the version that wrote each token.
+        max_rows, context_length: see `BatchedEngine`.
+    """
+
+    interrupted: bool
+    max_rows: int
+
+    @property
+    def context_length(self) -> int | None: ...

@@ -2,138 +2,52 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
 import shutil
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.notices import say
-from hocket.core.waits import waiting_for
 from hocket.engine import vllm_child
 from hocket.engine.barrier import Barrier
-from hocket.engine.batched_engine import BatchedEngine
+from hocket.engine.batched_engine import BatchedEngine, Pending
+from hocket.engine.continued import joined, lengthened, remainder
+from hocket.engine.device_handles import device_handles
 from hocket.engine.handover import (
     Dtype,
     check_gap,
     dtype_for,
+    handed_adapter,
     handover_folder,
     log_prob_gap,
     probe_of,
     tolerance_for,
+    write_base,
     write_weights,
 )
 from hocket.engine.remote_wire import tokens_body
 from hocket.engine.requests import Request, Sample
-from hocket.engine.vllm_child import SocketWire
+from hocket.engine.running import BREATH
+from hocket.engine.stops import StopStrings
+from hocket.engine.vllm_process import ChildLost, EngineLost, EngineProcess, plugged
+from hocket.engine.vllm_transfer import BACKEND
+from hocket.policies.lora import save_adapter
 
 if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
 
-PYTHON_VARIABLE = "HOCKET_VLLM_PYTHON"
-"""The environment variable with the path to a Python that has vLLM."""
+T = TypeVar("T")
 
-_PATIENCE = 10.0
-"""Seconds that a child has to end by itself."""
-_OWN_ENVIRONMENT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
-_LOG_HEAD = re.compile(r"^(\(.*?\) )?((ERROR|WARNING|INFO) [\d-]+ [\d:.]+ )?(\[[^\]]*\] )?")
-
-
-class EngineLost(ConfigurationError):
-    """The process of an engine ended. This stops the run, which can be resumed."""
-
-    exit_code = 1
-
-
-class ChildLost(Exception):
-    """A child ended during a request; the text says how."""
-
-
-class EngineProcess:
-    """The process that holds the engine, and the connection to it.
-
-    Args:
-        python: the interpreter of the other environment.
-        script: the script that it runs, with the file descriptor of the connection as its argument.
-        log: the file of its output.
-    """
-
-    def __init__(self, python: str, script: Path, log: Path) -> None:
-        near, there = socket.socketpair()
-        self.log = log
-        self._read = log.stat().st_size if log.is_file() else 0
-        with there, log.open("ab") as out:
-            self._process = subprocess.Popen(
-                [python, str(script), str(there.fileno())],
-                pass_fds=(there.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env=_environment(),
-                start_new_session=True,  # Ctrl-C reaches only the run, which then ends its child.
-            )
-        self._wire = SocketWire(near, alive=lambda: self._process.poll() is None)
-
-    @property
-    def running(self) -> bool:
-        return self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a question.
-
-        Raises:
-            ChildLost: when the child ended.
-            ConfigurationError: when it reports an error.
-        """
-        if message["do"] != "open":
-            self._read = self.log.stat().st_size  # The end of the log belongs to this question.
-        try:
-            with waiting_for("the vLLM process"):
-                self._wire.send(message)
-                answer = self._wire.receive()
-        except (OSError, EOFError):
-            raise ChildLost(self._epitaph()) from None
-        except BaseException:
-            self.close(patience=0)  # An interrupt between question and answer makes the connection unusable.
-            raise
-        if "error" in answer:
-            raise ConfigurationError(f"vLLM refused ({answer['error']}); its log is {self.log}")
-        return answer
-
-    def close(self, patience: float = _PATIENCE) -> None:
-        """Ends the child by closing the connection; kills it if it does not end within `patience` seconds."""
-        self._wire.close()
-        try:
-            self._process.wait(patience)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)  # With the processes that it started.
-            self._process.wait()
-
-    def _epitaph(self) -> str:
-        """How it ended, and the last line of its log."""
-        self.close()
-        code = self._process.returncode
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        words = last_words(self.log, self._read)
-        return f"{how}; the last line of its log: {words}" if words else how
+_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""The ranks that vLLM reserves memory for."""
 
 
 @dataclass
@@ -162,25 +76,51 @@ class ChildSettings:
         dtype: the precision of vLLM; None takes the policy's.
         memory: GiB for keys and values.
         compiled: lets vLLM compile the model and capture CUDA graphs, which can take minutes at the start.
-        more: further arguments of `vllm.LLM`.
+        more: further arguments of `vllm.LLM`, which override those made here.
+        devices: what CUDA_VISIBLE_DEVICES is in the child; None leaves it as it is here.
+        merged: hands over an adapter merged into the weights instead of as an adapter.
+        sleeps: frees the device's memory while the policy learns.
+        handles: hands over the weights by handles to this process's memory of the device, not by files.
     """
 
     dtype: Dtype | None = None
     memory: float = 1.0
     compiled: bool = False
-    more: dict[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+    devices: str | None = None
+    merged: bool = False
+    sleeps: bool = False
+    handles: bool = False
+
+
+@dataclass(eq=False)
+class _Row:
+    """A request under way.
+
+    Attributes:
+        request: with its response so far. limit: of response tokens. sent: whether the child works on it.
+    """
+
+    pending: Pending
+    request: Request
+    limit: int
+    sent: bool = False
 
 
 class VLLMEngine(BatchedEngine):
     """Samples a `CausalLM` with vLLM's offline engine, always with its current weights, tokens and log-probs exact.
 
-    The child starts at the first request. After a change of the policy's `version` the weights are written to a folder
-    in shared memory, and the child loads them into the live model and drops its prefix cache. Then log-probs of a fresh
-    sample are compared with the policy's, because a reload that misses a tensor is silent. Each sample records the
-    version that the child reports. Log-probs are those of the distribution drawn from, at every temperature and
-    truncation. Each request has its own seed.
+    The child starts at the first request. After a change of the policy's `version` it gets the weights by vLLM's own
+    four calls, from files in shared memory or by handles to memory of the device; of a policy with an adapter it gets
+    the adapter alone. Then log-probs of a fresh sample are compared with the policy's, because a transfer that misses
+    a tensor is silent. Each sample records the version that the child reports. Log-probs are those of the distribution
+    drawn from, at every temperature and truncation. Each request has its own seed.
 
     A child that ends is started again, once per batch, and repeats the batch. If it ends again, the run stops.
+
+    Attributes:
+        interrupted: whether requests are answered as they end, and unfinished responses go on with the new weights
+            when these come. Then batches depend on timing.
 
     Args:
         policy: the sampled policy.
@@ -209,21 +149,27 @@ class VLLMEngine(BatchedEngine):
         self.settings = settings if settings is not None else ChildSettings()
         self.dtype = self.settings.dtype or dtype_for(policy)
         self.tolerance = tolerance_for(policy, self.dtype) if tolerance is None else tolerance
+        self.rank = None if self.settings.merged else handed_adapter(policy)
         self.gap = 0.0
         self.restarts = 0
+        self.interrupted = False
         self._stops = tuple(stops)
+        self._strings = StopStrings(policy.tokenizer)
         self._began = False
         self._python = python
         self._script = script
         self._synced: int | None = None
         self._asking = threading.Lock()
+        self._rows: dict[int, _Row] = {}
+        self._number = 0
         folder = handover_folder(policy)
         self._house = _House(folder, Path(tempfile.gettempdir()) / f"{folder.name}.log")
         self.close = weakref.finalize(self, self._house.clear)
 
     @property
     def context_length(self) -> int | None:
-        return self.settings.more.get("max_model_len", self.policy.context_length)
+        length: int | None = self.settings.more.get("max_model_len", self.policy.context_length)
+        return length
 
     def sample(self, requests: Sequence[Request]) -> list[Sample]:
         """Samples all requests now; results in the order given.
@@ -240,17 +186,30 @@ class VLLMEngine(BatchedEngine):
         left = sorted((place for place in range(len(requests)) if place not in samples), key=lambda p: requests[p].key)
         if left:
             with self._asking:
-                drawn = self._drawn([requests[place] for place in left], [limits[place] for place in left])
+                drawn = self._twice(lambda: self._batch([(requests[place], limits[place]) for place in left]))
             samples.update(zip(left, drawn, strict=True))
         return [samples[place] for place in range(len(requests))]
 
+    def rest(self) -> None:
+        """Frees the device's memory until the next request, if `settings.sleeps`: the policy learns now."""
+        child = self._house.child
+        if child is None or not self.settings.sleeps or self._rows:
+            return
+        level = 1 if self.rank is not None else 2  # Without an adapter all weights are handed over again.
+        with self._asking:
+            try:
+                child.ask({"do": "sleep", "level": level})
+            except ChildLost:
+                self._lose()
+            if level > 1:
+                self._synced = None
+
     # ------------------------------------------------------------ asking the child
 
-    def _drawn(self, requests: Sequence[Request], limits: Sequence[int]) -> list[Sample]:
-        """Samples with the current weights, with one more attempt if the child ends."""
-        questions = [self._question(request, limit) for request, limit in zip(requests, limits, strict=True)]
+    def _twice(self, attempt: Callable[[], T]) -> T:
+        """What an attempt gives, with one more if the child ends."""
         try:
-            return self._attempt(requests, questions)
+            return attempt()
         except ChildLost as lost:
             self._lose()
             if not self._began:
@@ -258,7 +217,7 @@ class VLLMEngine(BatchedEngine):
             self.restarts += 1
             say(f"the vLLM process {lost}; hocket starts it again")
         try:
-            return self._attempt(requests, questions)
+            return attempt()
         except ChildLost as lost:
             self._lose()
             raise EngineLost(
@@ -266,49 +225,79 @@ class VLLMEngine(BatchedEngine):
                 "cause and resume the run"
             ) from None
 
-    def _attempt(self, requests: Sequence[Request], questions: Sequence[dict[str, Any]]) -> list[Sample]:
-        child = self._ready(requests[0])
-        answer = child.ask({"do": "sample", "questions": questions})
+    def _batch(self, requests: Sequence[tuple[Request, int]]) -> list[Sample]:
+        child = self._ready(requests[0][0])
+        answer = child.ask({"do": "sample", "questions": [self._question(*item) for item in requests]})
         return [
-            self._sample(request, answer_tokens, answer["version"])
-            for request, answer_tokens in zip(requests, answer["samples"], strict=True)
+            self._sample(request, found, answer["version"])
+            for (request, _), found in zip(requests, answer["samples"], strict=True)
         ]
 
     def _ready(self, request: Request) -> EngineProcess:
         """A running child with the current weights; `request` is used to check these."""
-        house, version = self._house, self.policy.version
+        house = self._house
         child = house.child
-        if child is not None and self._synced == version:
+        if child is not None and self._synced == self.policy.version:
             return child
-        write_weights(self.policy, house.folder)
         try:
-            if child is None:
-                child = self._start()
-            else:
-                child.ask({"do": "load", "folder": str(house.folder), "version": version})
+            child = self._begun() if child is None else self._loaded(child)
             self.gap = self._measured(child, request)
         except ConfigurationError:
-            self._house.failed = True
+            house.failed = True
             raise
         check_gap(self.gap, self.tolerance, "vLLM", "check its dtype and the model's architecture, or sample locally")
-        for file in house.folder.glob("*.safetensors"):
-            file.unlink()  # Shared memory is memory.
-        self._synced = version
+        self._synced = self.policy.version
         return child
 
-    def _start(self) -> EngineProcess:
-        self._began = False
-        child = self._house.child = EngineProcess(self._python, self._script, self._house.log)
+    def _begun(self) -> EngineProcess:
+        """A new child with the current weights."""
+        self._began, folder, devices = False, self._house.folder, self.settings.devices
+        variables = plugged(folder / "plugin") | ({} if devices is None else {"CUDA_VISIBLE_DEVICES": devices})
+        (write_weights if self.rank is None else write_base)(self.policy, folder, self.dtype)
+        child = self._house.child = EngineProcess(self._python, self._script, self._house.log, variables)
         child.ask({"do": "open", "settings": self._arguments(), "version": self.policy.version})
+        if self.rank is not None:
+            self._adapt(child)
         self._began = True
+        self._emptied()
         return child
+
+    def _loaded(self, child: EngineProcess) -> EngineProcess:
+        """The child with the current weights."""
+        folder, version = self._house.folder, self.policy.version
+        if self.rank is not None:
+            self._adapt(child)
+        elif self.settings.handles:
+            with device_handles(self.policy, self.dtype) as update:
+                child.ask({"do": "hand", "update": update, "version": version})
+        else:
+            write_weights(self.policy, folder, self.dtype)
+            child.ask({"do": "load", "folder": str(folder), "version": version})
+            self._emptied()
+        return child
+
+    def _adapt(self, child: EngineProcess) -> None:
+        folder = self._house.folder / "adapter"
+        with self.policy.residence.whole():
+            save_adapter(self.policy.model, folder)
+        child.ask({"do": "adapt", "folder": str(folder), "version": self.policy.version})
+
+    def _emptied(self) -> None:
+        for file in self._house.folder.glob("*.safetensors"):
+            file.unlink()  # Shared memory is memory.
 
     def _lose(self) -> None:
         self._house.failed = True
         self._house.child, self._synced = None, None
+        for row in self._rows.values():
+            row.sent = False
 
     def _arguments(self) -> dict[str, Any]:
         """The arguments of `vllm.LLM`."""
+        adapters: dict[str, Any] = {}
+        if self.rank is not None:
+            reserved = next((rank for rank in _RANKS if rank >= self.rank), self.rank)
+            adapters = {"enable_lora": True, "max_loras": 1, "max_lora_rank": reserved}
         return {
             "model": str(self._house.folder),
             "dtype": self.dtype,
@@ -318,9 +307,12 @@ class VLLMEngine(BatchedEngine):
             "gpu_memory_utilization": 0.01,  # The line above decides; but this share must be free beside a learner.
             "enforce_eager": not self.settings.compiled,
             "enable_prefix_caching": True,
+            "enable_sleep_mode": self.settings.sleeps,
+            "weight_transfer_config": {"backend": "ipc" if self.settings.handles else BACKEND},
             "logprobs_mode": "processed_logprobs",  # Log-probs of the distribution drawn from.
             "generation_config": "vllm",  # Without the model's own sampling defaults and stops.
             "seed": 0,
+            **adapters,
             **self.settings.more,
         }
 
@@ -335,7 +327,7 @@ class VLLMEngine(BatchedEngine):
 
     def _question(self, request: Request, limit: int) -> dict[str, Any]:
         """A request as its prompt and the arguments of `vllm.SamplingParams`."""
-        request = replace(request, decoding=replace(request.decoding, max_tokens=limit))
+        request = remainder(request, limit)
         question = tokens_body(request, "", self._stops)
         del question["model"], question["return_token_ids"]
         question["logprobs"] = 0  # Only that of the drawn token.
@@ -357,52 +349,72 @@ class VLLMEngine(BatchedEngine):
 
     def _sample(self, request: Request, answer: tuple[list[int], list[float], Any], version: int) -> Sample:
         tokens, logp, finish = answer
-        tokens_all = np.array([*request.prefix, *tokens], np.int64)
-        return Sample(
+        prefix = request.prefix[0 if request.begun is None else len(request.begun.tokens) :]
+        tokens_all = np.array([*prefix, *tokens], np.int64)
+        rest = Sample(
             tokens=tokens_all,
-            logp=np.array(logp[-len(tokens_all) :], np.float32),  # With a prefix, those of the prompt come first.
+            logp=np.array(logp[len(logp) - len(tokens_all) :], np.float32),  # Those of the prompt may come first.
             finish=finish,
             version=version,
-            forced=np.arange(len(tokens_all)) < len(request.prefix),
+            forced=np.arange(len(tokens_all)) < len(prefix),
         )
+        return joined(request, rest, self._strings)
 
+    # ------------------------------------------------------------ as requests come
 
-def find_python(named: str | None) -> str:
-    """The Python of an environment with vLLM: the named one, else that of `HOCKET_VLLM_PYTHON`, else this one.
+    def _go_on(self) -> bool:
+        """Adds pending requests to those under way and works until one is answered, or for a moment."""
+        if not self.interrupted:
+            return False
+        waiting = [entry for entry in self._pending.values() if entry.promise.waits]
+        self._pending.clear()
+        for entry in sorted(waiting, key=lambda entry: entry.request.key):
+            limit = self._limit(entry.request)
+            if (done := self._imposed(entry.request, limit)) is not None:
+                entry.promise.answer(done)
+                continue
+            self._number += 1
+            self._rows[self._number] = _Row(entry, entry.request, limit)
+        if not self._rows:
+            return bool(waiting)
+        try:
+            with self._asking:
+                self._twice(self._advance)
+        except Exception as error:
+            for row in self._rows.values():
+                row.pending.promise.fail(error)
+            self._rows.clear()
+        return True
 
-    Raises:
-        ConfigurationError: when it cannot be run or has no vLLM.
-    """
-    python = named or os.environ.get(PYTHON_VARIABLE) or sys.executable
-    source = "engine.python" if named else PYTHON_VARIABLE if os.environ.get(PYTHON_VARIABLE) else ""
-    look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
-    try:
-        process = subprocess.run([python, "-c", look], env=_environment(), capture_output=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigurationError(f"{source or 'engine.python'} = {python!r} cannot be run: {error}") from None
-    if process.returncode == 0:
-        return python
-    if not source:
-        raise ConfigurationError(
-            "engine.kind = vllm: this Python environment has no vLLM; name the Python of one that has it with "
-            f"engine.python or {PYTHON_VARIABLE}, or use engine.kind = local"
-        )
-    raise ConfigurationError(f"{source} = {python!r}: this Python has no vLLM; install it there, or name another one")
+    def _advance(self) -> None:
+        child = self._house.child
+        if child is not None and self._synced != self.policy.version:
+            self._part(child)
+        gone = [number for number, row in self._rows.items() if not row.pending.promise.waits]
+        for number in gone:
+            del self._rows[number]
+        if not self._rows:
+            if child is not None and gone:
+                child.ask({"do": "go", "questions": {}, "drop": gone, "seconds": 0.0})
+            return
+        child = self._ready(next(iter(self._rows.values())).request)
+        new = {number: self._question(row.request, row.limit) for number, row in self._rows.items() if not row.sent}
+        answer = child.ask({"do": "go", "questions": new, "drop": gone, "seconds": BREATH})
+        for number in new:
+            self._rows[number].sent = True
+        for number, found in answer["done"].items():
+            row = self._rows.pop(number)
+            row.pending.promise.answer(self._sample(row.request, found, answer["version"]))
 
-
-def last_words(log: Path, start: int = 0) -> str:
-    """The last error in a log from byte `start` on, else its last line with content; "" without one."""
-    lines = log.read_bytes()[start:].decode(errors="replace").splitlines()
-    words = [text for line in lines[-200:] if (text := _LOG_HEAD.sub("", line).strip(" ^~|-"))]
-    errors = [text for text in words if re.match(r"[\w.]*(Error|Exception)\b", text)]
-    return " ".join((errors or words or [""])[-1].split())[:300]
-
-
-def _environment() -> dict[str, str]:
-    """The child's environment variables: those of this process, without those that point to its packages."""
-    variables = {name: value for name, value in os.environ.items() if name not in _OWN_ENVIRONMENT}
-    defaults = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    if "OMP_NUM_THREADS" in variables:
-        defaults["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"  # Otherwise vLLM uses all cores, whatever this says.
-    # In the child's process: one process less, and the same batches every time.
-    return {**defaults, **variables, "PYTHONSAFEPATH": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+    def _part(self, child: EngineProcess) -> None:
+        """Takes what is written of the responses under way, which then go on from there."""
+        answer = child.ask({"do": "part"})
+        for number, (tokens, logp) in answer["parts"].items():
+            if (row := self._rows.get(number)) is None:
+                continue
+            imposed = row.request.prefix[0 if row.request.begun is None else len(row.request.begun.tokens) :]
+            if tokens:
+                text = [*imposed, *tokens]
+                begun = lengthened(row.request.begun, text, logp[len(logp) - len(text) :], answer["version"])
+                row.request = replace(row.request, begun=begun)
+            row.sent = False

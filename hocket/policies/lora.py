@@ -159,15 +159,19 @@ def without_adapter(model: nn.Module) -> Iterator[None]:
             layer._disable_adapters = off
 
 
-def merged_state(model: nn.Module) -> dict[str, Tensor]:
-    """The state of the plain model whose weights include the adapter, where that is on."""
+def merged_state(model: nn.Module, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+    """The state of the plain model whose weights include the adapter, where that is on.
+
+    With `dtype` each weight is cast as soon as it is merged, so that no second copy in the model's precision exists.
+    """
     layers = {name: layer for name, layer in adapted_weights(model) if not layer.disable_adapters}
     state = {}
     with torch.no_grad():
         for name, value in model.state_dict().items():
             plain = plain_name(name)
             if not is_adapters(name):
-                state[plain] = _merged(layers[plain], value) if plain in layers else value
+                weight = _merged(layers[plain], value) if plain in layers else value
+                state[plain] = weight.to(dtype) if dtype is not None and weight.is_floating_point() else weight
     return state
 
 

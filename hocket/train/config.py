@@ -207,6 +207,8 @@ def _set(config: Config, key: str, value: Any) -> Config:
         return dataclasses.replace(config, plan=_phases(value))
     if head == "engine" and not rest and isinstance(value, str):
         key = "engine.kind"  # `--engine vllm`
+    if key.startswith("engine.arguments"):
+        return _set_argument(config, key.split(".")[2:], value)
     hint = known[head]
     grouped = isinstance(hint, type) and dataclasses.is_dataclass(hint)
     if grouped and "." not in key and not isinstance(value, (Mapping, hint)):
@@ -255,6 +257,25 @@ def _set_chat(config: Config, rest: str, value: Any) -> Config:
         if isinstance(item, datetime.date):
             variables[name] = item.isoformat()
     return dataclasses.replace(config, chat={**config.chat, **variables})
+
+
+def _set_argument(config: Config, path: Sequence[str], value: Any) -> Config:
+    """An argument of the engine's own, or all of them; a longer path goes into an argument that is a mapping."""
+    if not path and not isinstance(value, Mapping):
+        raise ConfigurationError(
+            f"engine.arguments = {value!r}: write --engine.arguments.NAME VALUE, for example "
+            "--engine.arguments.tensor_parallel_size 2"
+        )
+    for name in reversed(path):
+        value = {name: value}
+    arguments = _overlaid(config.engine.arguments, value)
+    return dataclasses.replace(config, engine=dataclasses.replace(config.engine, arguments=arguments))
+
+
+def _overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Two nested mappings as one; the values of `above` count."""
+    both = {name for name in above if isinstance(above[name], Mapping) and isinstance(below.get(name), Mapping)}
+    return {**below, **above, **{name: _overlaid(below[name], above[name]) for name in both}}
 
 
 def _checked(config: Config, key: str, value: Any) -> Config:

@@ -18,21 +18,32 @@ from hocket.policies.vision import vision_of
 from hocket.train.settings import Config, EngineSettings
 
 if TYPE_CHECKING:
-    from hocket.engine.vllm import VLLMServerEngine
+    from hocket.engine.served import ServedEngine
     from hocket.engine.vllm_offline import VLLMEngine
     from hocket.policies.causal_lm import CausalLM
 
+SERVERS = ("vllm-server", "sglang-server")
+"""Kinds of engines that are servers."""
+
+_ELSEWHERE = ("vllm", *SERVERS)
+
 _OF_KINDS = {
     "python": ("vllm",),
-    "dtype": ("vllm",),
+    "dtype": _ELSEWHERE,
     "memory": ("vllm",),
     "compiled": ("vllm",),
-    "url": ("vllm-server",),
-    "model": ("vllm-server",),
-    "folder": ("vllm-server",),
+    "arguments": ("vllm",),
+    "devices": ("vllm",),
+    "merged": _ELSEWHERE,
+    "sleep": _ELSEWHERE,
+    "transfer": ("vllm", "vllm-server"),
+    "url": SERVERS,
+    "model": SERVERS,
+    "folder": SERVERS,
+    "timeout": SERVERS,
     "processed": ("vllm-server",),
-    "journal": ("vllm-server",),
-    "tolerance": ("vllm", "vllm-server"),
+    "journal": SERVERS,
+    "tolerance": _ELSEWHERE,
 }
 """Which settings of an engine mean something to which kinds."""
 
@@ -53,7 +64,7 @@ class Engines:
         self._settings = config.engine
         self._barrier = barrier
         self._journal = journal if config.engine.journal else None
-        self._served: str | None = None
+        self._served: ServedEngine | None = None
         self._local: list[LocalEngine] = []
         _check(config)
 
@@ -80,47 +91,74 @@ class Engines:
         return self._local[-1]
 
     def _child(self, policy: CausalLM) -> VLLMEngine:
-        from hocket.engine.vllm_offline import ChildSettings, VLLMEngine, find_python
+        from hocket.engine.vllm_offline import ChildSettings, VLLMEngine
+        from hocket.engine.vllm_process import find_python
 
         settings = self._settings
         return VLLMEngine(
             policy,
             stops=policy.stop_ids,
             python=find_python(settings.python),
-            settings=ChildSettings(dtype=settings.dtype, memory=settings.memory, compiled=settings.compiled),
+            settings=ChildSettings(
+                dtype=settings.dtype,
+                memory=settings.memory,
+                compiled=settings.compiled,
+                more=settings.arguments,
+                devices=settings.devices,
+                merged=settings.merged,
+                sleeps=settings.sleep,
+                handles=settings.transfer == "handles",
+            ),
             tolerance=settings.tolerance,
             max_rows=settings.max_rows,
             barrier=self._barrier,
         )
 
-    def _server(self, policy: CausalLM) -> VLLMServerEngine:
-        from hocket.engine.handover import handover_folder, tolerance_for
+    def _server(self, policy: CausalLM) -> ServedEngine:
+        from hocket.engine.dialects import DIALECTS
+        from hocket.engine.handover import dtype_for, handover_folder
         from hocket.engine.remote_http import Endpoint
-        from hocket.engine.vllm import VLLMServerEngine
+        from hocket.engine.served import ServedEngine, ServerSettings
 
         settings = self._settings
-        if self._served is not None:
-            raise ConfigurationError(
-                f"engine.kind = vllm-server: one server cannot hold both policy {self._served!r} and {policy.name!r}; "
-                "use engine.kind = vllm, which starts a process for each"
-            )
-        self._served = policy.name
-        assert settings.url is not None
-        name = settings.model if settings.model is not None else _only_model(settings.url)
-        folder = Path(settings.folder) if settings.folder is not None else handover_folder(policy)
-        engine = VLLMServerEngine(
-            Endpoint(settings.url, name, concurrency=settings.max_rows),
+        urls = addresses(settings)
+        names = [settings.model] * len(urls) if settings.model is not None else [_only_model(url) for url in urls]
+        folder = handover_folder(policy) if settings.folder is None else Path(settings.folder)
+        engine = ServedEngine(
+            [
+                Endpoint(url, name, concurrency=settings.max_rows, timeout=settings.timeout)
+                for url, name in zip(urls, names, strict=True)
+            ],
             policy,
-            folder=folder,
+            dialect=DIALECTS[settings.kind],
+            settings=ServerSettings(
+                dtype=settings.dtype or dtype_for(policy),
+                folder=folder if self._served is None else folder / policy.name,
+                tolerance=settings.tolerance,
+                processed=settings.processed,
+                merged=settings.merged,
+                sleeps=settings.sleep,
+                handles=settings.transfer == "handles",
+            ),
             stops=policy.stop_ids,
-            tolerance=tolerance_for(policy) if settings.tolerance is None else settings.tolerance,
-            processed=settings.processed,
             journal=self._journal,
             barrier=self._barrier,
         )
         if settings.folder is None:
             weakref.finalize(engine, shutil.rmtree, folder, ignore_errors=True)
+        if self._served is not None and (engine.rank is None or self._served.rank is None):
+            raise ConfigurationError(
+                f"engine.kind = {settings.kind}: one server cannot hold both policy {self._served.policy.name!r} and "
+                f"{policy.name!r} unless both are adapters; add --lora.rank 16, or use engine.kind = vllm, which "
+                "starts a process for each"
+            )
+        self._served = engine
         return engine
+
+
+def addresses(settings: EngineSettings) -> list[str]:
+    """The addresses of the servers."""
+    return [url.strip() for url in (settings.url or "").split(",") if url.strip()]
 
 
 def _check(config: Config) -> None:
@@ -130,15 +168,20 @@ def _check(config: Config) -> None:
             raise ConfigurationError(
                 f"engine.{name} is for engine.kind {' and '.join(kinds)}, but engine.kind is {settings.kind}; drop one"
             )
-    if settings.kind != "local" and config.overlap:
-        raise ConfigurationError(f"overlap is for engine.kind local, not for {settings.kind}; drop one of them")
-    if settings.kind != "vllm-server":
+    if settings.kind not in SERVERS:
         return
-    if settings.url is None:
-        raise ConfigurationError("engine.kind = vllm-server needs engine.url, the server's address up to and with /v1")
-    if not settings.processed and config.decoding.temperature != 1.0:
+    if not addresses(settings):
         raise ConfigurationError(
-            f"decoding.temperature = {config.decoding.temperature}: a vLLM server tells log-probs at temperature 1 "
+            f"engine.kind = {settings.kind} needs engine.url, the server's address up to and with /v1"
+        )
+    if config.overlap and not config.samplers:
+        raise ConfigurationError(
+            f"overlap = {config.overlap}: this process and the one that samples would give {settings.kind} weights of "
+            "two versions; add --cluster local --samplers 1"
+        )
+    if settings.kind == "vllm-server" and not settings.processed and config.decoding.temperature != 1.0:
+        raise ConfigurationError(
+            f"decoding.temperature = {config.decoding.temperature}: a vLLM server gives log-probs at temperature 1 "
             "unless it is started with --logprobs-mode processed_logprobs; do that and set engine.processed true"
         )
 

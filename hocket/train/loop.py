@@ -107,12 +107,21 @@ class Playing:
 # ---------------------------------------------------------------- annotate, credit, objective, update
 
 
+def _rest(player: Player) -> None:
+    """Has engines that share a device with the learner free it, where they are set to."""
+    for actor in getattr(player, "actors", {}).values():
+        rest = getattr(actor.engine, "rest", None)
+        if rest is not None:
+            rest()
+
+
 def learn_from(
     parts: RunContext, step: int, experience: Experience, problems: Sequence[str], *, rollout: float
 ) -> StepResult:
     """Updates the learners from the experience of `step`, whose rollout took `rollout` seconds. Skips the ledger."""
     key = parts.key.derive("step", step)
     started = time.perf_counter()
+    _rest(parts.player)
     learnable = [trajectory for trajectory in experience.trajectories if usable(trajectory)]
     unusable = [trajectory for trajectory in experience.trajectories if not usable(trajectory)]
     metrics = {**sampling_metrics(experience, parts.weights), **experience.metrics}

@@ -30,7 +30,7 @@ from hocket.agents.workflows.player import TextPlayer
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
-from hocket.engine.local import LocalEngine
+from hocket.engine.requests import PolicyEngine
 from hocket.rollout.demonstrations import Demonstrations, Preferences
 from hocket.stages import State
 from hocket.train.cores import available_cores
@@ -166,7 +166,7 @@ class Overlap:
     def __init__(self, config: Config, parts: RunContext) -> None:
         player = parts.player
         actors = dict(player.actors) if isinstance(player, TextPlayer) else {}
-        local = {role: actor.engine for role, actor in actors.items() if isinstance(actor.engine, LocalEngine)}
+        local = {role: actor.engine for role, actor in actors.items() if isinstance(actor.engine, PolicyEngine)}
         if not isinstance(player, TextPlayer) or not local:
             raise ConfigurationError(
                 f"overlap = {config.overlap} is for language models sampled by the run itself, and task {config.task} "
@@ -287,7 +287,7 @@ def stale(parts: RunContext) -> dict[str, float]:
     }
 
 
-def _models(config: Config, local: Mapping[str, LocalEngine], player: TextPlayer) -> dict[str, str | None]:
+def _models(config: Config, local: Mapping[str, PolicyEngine], player: TextPlayer) -> dict[str, str | None]:
     """The model that each policy was read from, None for the run's: that of the first role it plays."""
     models: dict[str, str | None] = {}
     for role in local:

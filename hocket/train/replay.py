@@ -41,8 +41,7 @@ from hocket.train.trust import run_pairs
 
 if TYPE_CHECKING:
     from hocket.agents.workflows.team import Actor
-    from hocket.engine.local import LocalEngine
-    from hocket.engine.requests import Engine
+    from hocket.engine.requests import Engine, Interruptible
 
 OF_THE_MACHINE = ("time/", "throughput/", "memory/")
 """How metrics begin that depend on the clock and the machine."""
@@ -239,7 +238,7 @@ class Repetition:
 
         def following(actor: Actor) -> Engine:
             if id(actor.engine) not in self._engines:
-                engine = Following(cast("LocalEngine", actor.engine), actor.policy, self._under)
+                engine = Following(cast("Interruptible", actor.engine), actor.policy, self._under)
                 self._engines[id(actor.engine)] = engine
             return self._engines[id(actor.engine)]
 

@@ -140,7 +140,7 @@ class RoleSettings:
             raise ValueError(f"learners must be at least 1, not {self.learners}")
 
 
-ENGINES = ("local", "vllm", "vllm-server")
+ENGINES = ("local", "vllm", "vllm-server", "sglang-server")
 """Kinds of engines for the run's own policies."""
 
 
@@ -149,20 +149,30 @@ class EngineSettings:
     """The engine that samples from the run's policies; `--engine KIND` sets only the kind.
 
     Attributes:
-        kind: `local` samples in this process, `vllm` with vLLM in a child process, `vllm-server` from a vLLM server.
+        kind: `local` samples in this process, `vllm` with vLLM in a child process, `vllm-server` and `sglang-server`
+            from servers.
         max_rows: how many responses are decoded, or requested, at the same time.
         drafts: the most next tokens that are drafted by n-gram lookup in a response's own text and read with its last
             one (`local`); the samples stay the same. 0 drafts none.
         python: interpreter of an environment with vLLM (`vllm`); None takes the environment variable
             HOCKET_VLLM_PYTHON, else the run's interpreter.
-        dtype: the precision of vLLM (`vllm`); None takes the policy's. memory: GiB for keys and values.
+        dtype: the precision of vLLM or of the servers; None takes the policy's.
+        memory: GiB for keys and values (`vllm`).
         compiled: vLLM compiles the model and captures CUDA graphs at its start.
-        url: the server's address, including `/v1`. model: its name of the model; None if it serves only one.
-        folder: the folder for the transfer of weights, which the server can read; None takes shared memory.
-        processed: the server was started with `--logprobs-mode processed_logprobs`.
-        journal: records every response of the server, so that a resumed run gets the same; megabytes per step.
-        tolerance: the largest gap in nats between vLLM's log-probs and the policy's after a transfer of weights; None
-            takes 1e-3 in fp32 and 0.5 in bf16.
+        arguments: further arguments of `vllm.LLM` (`vllm`), by name.
+        devices: what CUDA_VISIBLE_DEVICES is for vLLM (`vllm`), such as `1` or `0,1`; None leaves it as it is.
+        merged: an adapter is merged into the weights before they are handed over, which are otherwise left alone.
+        sleep: vLLM or the servers free their device while the policy learns.
+        transfer: how weights are handed over: as `files` in shared memory, or by `handles` to memory of the CUDA device
+            that both sides use.
+        url: the servers' addresses, including `/v1`, separated by commas. model: their name of the model; None if they
+            serve only one.
+        folder: the folder for the transfer of weights, which the servers can read; None takes shared memory.
+        timeout: seconds that a server has for an answer.
+        processed: vLLM servers were started with `--logprobs-mode processed_logprobs`.
+        journal: records every response of the servers, so that a resumed run gets the same; megabytes per step.
+        tolerance: the largest gap in nats between the engine's log-probs and the policy's after a transfer of weights;
+            None takes 1e-3 in fp32 and 0.5 in bf16.
     """
 
     kind: str = "local"
@@ -172,9 +182,15 @@ class EngineSettings:
     dtype: Literal["float32", "bfloat16"] | None = None
     memory: float = 1.0
     compiled: bool = False
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    devices: str | None = None
+    merged: bool = False
+    sleep: bool = False
+    transfer: Literal["files", "handles"] = "files"
     url: str | None = None
     model: str | None = None
     folder: str | None = None
+    timeout: float = 600.0
     processed: bool = False
     journal: bool = False
     tolerance: float | None = None
@@ -188,6 +204,8 @@ class EngineSettings:
             raise ValueError(f"drafts must be between 0 and {DRAFTED}, not {self.drafts}")
         if self.drafts and self.kind != "local":
             raise ValueError(f"drafts = {self.drafts} is for the engine 'local'; leave it at 0 with {self.kind!r}")
+        if self.timeout <= 0:
+            raise ValueError(f"timeout must be above 0 seconds, not {self.timeout}")
         if self.memory <= 0:
             raise ValueError(f"memory must be above 0 GiB, not {self.memory}")
         if self.tolerance is not None and self.tolerance <= 0:

@@ -25,7 +25,7 @@ from hocket.core.keys import Key
 from hocket.core.waits import Wait, in_words, long_waits, waiting_for, watched
 from hocket.distributed.cluster import connection
 from hocket.engine.remote_http import Endpoint
-from hocket.engine.vllm_offline import EngineProcess
+from hocket.engine.vllm_process import EngineProcess
 from hocket.rewards.judging import Answer, Question
 from hocket.rewards.score import grade
 from hocket.stages import Reward

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import tiny_models
+from hocket.engine.vllm import VLLMServerEngine
 from remote_server import Said, Server, chat_answer, token_answer
 
 from hocket.core.errors import ConfigurationError
@@ -20,7 +21,6 @@ from hocket.engine.remote_fields import refused_fields
 from hocket.engine.remote_http import Endpoint, EndpointError, Unfinished
 from hocket.engine.remote_wire import read_text, read_tokens, text_body, tokens_body
 from hocket.engine.requests import ContextFull, Request
-from hocket.engine.vllm import VLLMServerEngine
 from hocket.types import Decoding
 
 NEUTRAL = {"top_p": 1.0, "top_k": -1, "min_p": 0.0}

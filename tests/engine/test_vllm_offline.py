@@ -14,14 +14,17 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from remote_server import Said, Server
-from test_remote_vllm import moved, nano, own_logp, request
+from test_served import adapted, moved, nano, own_logp, request
 from tiny_runs import TINY, assert_same, call, resume, rows, train
 from vllm_server import VLLM_PYTHON, real
 from vllm_stand_in import StandInModel, ThreadChild
@@ -30,13 +33,18 @@ from hocket import tasks
 from hocket.agents.workflows.chat import Chat
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.engine import handover, vllm_child, vllm_offline
+from hocket.engine import handover, vllm_child, vllm_offline, vllm_process, vllm_transfer
+from hocket.engine.continued import joined, lengthened, remainder
+from hocket.engine.decoding import written
+from hocket.engine.handover import write_weights
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import ContextFull, Request, Sample
+from hocket.engine.stops import StopStrings
 from hocket.engine.vllm_child import SocketWire
-from hocket.engine.vllm_offline import ChildSettings, EngineLost, VLLMEngine, find_python, last_words
+from hocket.engine.vllm_offline import ChildSettings, VLLMEngine
+from hocket.engine.vllm_process import EngineLost, find_python, last_words
 from hocket.policies.causal_lm import CausalLM
-from hocket.train.config import configure
+from hocket.train.config import configure, loaded
 from hocket.train.trainer import Trainer, resumed
 from hocket.types import Decoding
 
@@ -223,7 +231,7 @@ def test_a_child_that_dies_once_is_replaced_and_the_batch_is_the_same(stand: Sta
 def test_a_child_that_dies_twice_stops_the_run_which_can_be_resumed(
     stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vllm_offline, "find_python", lambda named: sys.executable)
+    monkeypatch.setattr(vllm_process, "find_python", lambda named: sys.executable)
     flags = ["--engine", "vllm", "--checkpoint.steps", "1", "--seed", "3"]
     model = stand()
     train(tmp_path, "whole", *flags, steps=3)
@@ -298,6 +306,165 @@ def test_last_words_are_the_last_error_else_the_last_line(tmp_path: Path) -> Non
     assert last_words(log) == "torch.OutOfMemoryError: 3 GiB"
     assert last_words(log, log.read_text().index("  ^^^")) == "stopping"
     assert last_words(log, len(log.read_text())) == ""
+
+
+# ---------------------------------------------------------------- adapters, arguments, sleep
+
+
+def test_an_adapter_goes_to_the_base_as_an_adapter(stand: Stand) -> None:
+    policy, model = adapted(), stand()
+    asking = engine(policy)
+    for version in range(2):
+        (sample,) = asking.sample([request(policy, 0)])
+        assert sample.version == version
+        assert sample.logp is not None
+        np.testing.assert_allclose(sample.logp, own_logp(policy, request(policy, 0).tokens, sample.tokens), atol=1e-5)
+        moved(policy)
+    assert [said for said in model.said if isinstance(said, str)] == ["open", "adapt 0", "adapt 1"]
+    settings = {name: model.settings[name] for name in ("enable_lora", "max_loras", "max_lora_rank")}
+    assert settings == {"enable_lora": True, "max_loras": 1, "max_lora_rank": 8}, "vLLM has no rank 4"
+    model.stale = "everything"
+    with pytest.raises(ConfigurationError, match="it uses other weights"):
+        asking.sample([request(policy, 0)])
+
+
+def test_every_argument_of_vllm_can_be_set(stand: Stand) -> None:
+    policy, model = nano(), stand()
+    more = {"tensor_parallel_size": 2, "max_model_len": 99, "quantization": "fp8", "kv_cache_memory_bytes": None}
+    asking = engine(policy, settings=ChildSettings(more=more, devices="2,3", dtype="bfloat16"))
+    asking.sample([request(policy, 0)])
+    assert {name: model.settings[name] for name in more} == more
+    assert asking.context_length == 99
+    assert (ThreadChild.variables["CUDA_VISIBLE_DEVICES"], model.settings["dtype"]) == ("2,3", "bfloat16")
+    assert model.settings["weight_transfer_config"] == {"backend": "hocket"}
+    assert asking.tolerance == 0.5
+
+
+def test_arguments_come_from_flags_and_files_and_survive_both() -> None:
+    flags = [("engine", "vllm"), ("engine.arguments.tensor_parallel_size", 2)]
+    flags += [("engine.arguments.compilation_config.level", 3), ("engine.arguments.compilation_config.backend", "x")]
+    config = configure(flags, tasks.find("sums"))
+    expected = {"tensor_parallel_size": 2, "compilation_config": {"level": 3, "backend": "x"}}
+    assert config.engine.arguments == expected
+    assert loaded(config.plain(), tasks.find("sums")) == config
+    with pytest.raises(ConfigurationError, match=r"write --engine\.arguments\.NAME VALUE"):
+        configure([("engine.arguments", 3)], tasks.find("sums"))
+
+
+def test_vllm_loads_the_receiver_of_weights_as_a_plugin(tmp_path: Path) -> None:
+    """Every process of vLLM reads entry points on its path and calls them; what is received goes into its model."""
+    path = vllm_process.plugged(tmp_path)["PYTHONPATH"]
+    (found,) = [one for one in metadata.distributions(path=[path]) if one.metadata["Name"] == "hocket-transfer"]
+    (entry,) = found.entry_points
+    assert (entry.group, entry.value) == ("vllm.general_plugins", "hocket_transfer:register")
+    assert Path(path, "hocket_transfer.py").read_text() == Path(vllm_transfer.__file__).read_text()
+
+    class Base:
+        model = SimpleNamespace(got={}, load_weights=lambda pairs: Base.model.got.update(pairs))
+
+    base = SimpleNamespace(WeightTransferInitInfo=object, WeightTransferUpdateInfo=object, WeightTransferEngine=Base)
+    write_weights(nano(), tmp_path / "weights", "bfloat16")
+    receiver = vllm_transfer._receiver(base)()
+    for file in sorted((tmp_path / "weights").glob("*.safetensors")):
+        receiver.receive_weights(receiver.update_info_cls(file=str(file)))
+    assert {name: value.dtype for name, value in Base.model.got.items()} == dict.fromkeys(
+        nano().model.state_dict(), torch.bfloat16
+    )
+
+
+def test_vllm_sleeps_while_the_policy_learns(stand: Stand) -> None:
+    for policy, level in ((nano(), 2), (adapted(), 1)):
+        model = stand()
+        asking = engine(policy, settings=ChildSettings(sleeps=True))
+        asking.rest()
+        (before,) = asking.sample([request(policy, 0)])
+        asking.rest()
+        (after,) = asking.sample([request(policy, 0)])
+        assert before.tokens.tolist() == after.tokens.tolist()
+        words = [said for said in model.said if isinstance(said, str)]
+        assert words[-1 - (level == 2) :] == [f"sleep {level}"] + ["load"] * (level == 2), "level 2 loses the weights"
+        assert model.settings["enable_sleep_mode"] is True
+
+
+# ---------------------------------------------------------------- new weights in the middle
+
+
+def under_way(asking: VLLMEngine, requests: list[Request]) -> list[Sample]:
+    async def one(asked: Request) -> Sample:
+        async with asking.episode():
+            return await asking.submit(asked)
+
+    async def every() -> list[Sample]:
+        return await asyncio.gather(*map(one, requests))
+
+    return asyncio.run(every())
+
+
+@pytest.mark.parametrize("dies", [(), (2,)], ids=["alive", "dies"])
+def test_responses_go_on_under_new_weights_and_come_out_again_in_parts(stand: Stand, dies: tuple[int, ...]) -> None:
+    policy, model = nano(), stand(pace=2)
+    asking, twin, renewed = engine(policy), nano(), nano()
+    asking.interrupted = True
+    go = model.go
+
+    def stepped(*arguments: Any, **named: Any) -> Any:
+        found = go(*arguments, **named)
+        if len([said for said in model.said if said[0] == "go"]) == 1:
+            moved(policy, 0.01)
+        return found
+
+    model.go = stepped  # type: ignore[method-assign]
+    model.dies = dies
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        requests = [replace(request(policy, number), prefix=(40,) * (number == 2)) for number in range(4)]
+        samples = under_way(asking, requests)
+    moved(renewed, 0.01)
+    parted = 0
+    for asked, sample in zip(requests, samples, strict=True):
+        by = sample.written_by.tolist()
+        cut = by.count(0)
+        assert by == [0] * cut + [1] * (len(by) - cut)
+        assert sample.logp is not None
+        drawn = len(asked.prefix)
+        for writer, part in ((twin, slice(drawn, cut)), (renewed, slice(max(cut, drawn), None))):
+            own = own_logp(writer, asked.tokens, sample.tokens)
+            np.testing.assert_allclose(sample.logp[part], own[part], atol=1e-5)
+        assert sample.forced.tolist() == [True] * drawn + [False] * (len(by) - drawn)
+        if 0 < cut < len(by):
+            parted += 1
+            stand()
+            first = engine(twin).sample([replace(asked, decoding=replace(asked.decoding, max_tokens=cut))])[0]
+            assert first.tokens.tolist() == sample.tokens[:cut].tolist()
+            renewed.version = 1
+            (again,) = engine(renewed).sample([replace(asked, begun=written(first))])
+            assert again.tokens.tolist() == sample.tokens.tolist()
+            assert again.written_by.tolist() == by
+    assert parted, "some response was written in two parts"
+    assert asking.restarts == len(dies)
+
+
+def test_a_stop_string_across_the_parts_ends_the_response() -> None:
+    policy = nano()
+    text = "the answer is 12 and so on"
+    tokens = policy.tokenizer(text, add_special_tokens=False)["input_ids"]
+    strings = StopStrings(policy.tokenizer)
+    for cut in range(1, len(tokens)):
+        begun = lengthened(None, tokens[:cut], [-1.0] * cut, 3)
+        asked = Request((5,), Decoding(max_tokens=99, stop=("12 and",)), Key.of(0), begun=begun)
+        rest = remainder(asked, 99)
+        assert rest.tokens == (5, *tokens[:cut])
+        assert rest.decoding.max_tokens == 99 - cut
+        assert rest.key != asked.key
+        found = Sample(np.array(tokens[cut:]), np.full(len(tokens) - cut, -2.0, np.float32), "length", 4)
+        whole = joined(asked, found, strings)
+        assert whole.written_by.tolist()[:cut] == [3] * min(cut, len(whole.tokens))
+        before = policy.tokenizer.decode(tokens[:cut])
+        if "12 and" in before:  # The engine would have ended there.
+            assert len(whole.tokens) == len(tokens)
+            continue
+        assert policy.tokenizer.decode(whole.tokens) == "the answer is 12 and"
+        assert whole.finish == "stop"
 
 
 # ---------------------------------------------------------------- the wire
@@ -378,7 +545,7 @@ def test_a_server_says_itself_what_its_model_is_called(tmp_path: Path, monkeypat
 
 
 def test_settings_survive_the_config_file(tmp_path: Path, stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm_offline, "find_python", lambda named: sys.executable)
+    monkeypatch.setattr(vllm_process, "find_python", lambda named: sys.executable)
     model = stand()
     train(tmp_path, "a", "--engine", "vllm", "--engine.max_rows", "7", "--engine.memory", "0.5", steps=1)
     assert (model.settings["max_num_seqs"], model.settings["kv_cache_memory_bytes"]) == (7, 2**29)
@@ -392,7 +559,7 @@ class Faltering:
     def __init__(self, broken: dict[int, list[str | None]]) -> None:
         self.broken, self.asked = broken, list[list[int]]()
 
-    def generate(self, prompts: list[Any], ways: list[Any], use_tqdm: bool) -> list[Any]:
+    def generate(self, prompts: list[Any], ways: list[Any], use_tqdm: bool, lora_request: Any) -> list[Any]:
         first = [prompt["prompt_token_ids"][0] for prompt in prompts]
         self.asked.append(first)
         return [self._one(number, way) for number, way in zip(first, ways, strict=True)]
@@ -526,15 +693,13 @@ class TestRealEngine:
         assert_same(tmp_path / "whole", tmp_path / "cut")
 
 
-def without_the_head(policy: CausalLM, folder: Path) -> None:
-    handover.write_weights(policy, folder)
+def without_the_head(policy: CausalLM, folder: Path, dtype: Any = None) -> None:
+    handover.write_weights(policy, folder, dtype)
     (folder / "lm_head.safetensors").unlink()
 
 
 def drawn_logp(policy: CausalLM, context: tuple[int, ...], way: Decoding, token: int) -> float:
     """The log-prob of a token under what `way` leaves of the next-token distribution, computed plainly."""
-    import torch
-
     with torch.no_grad():
         logits = policy.model(input_ids=torch.tensor([context])).logits[0, -1].double()
     if way.banned:

@@ -1,4 +1,7 @@
-"""A real vLLM server on this machine, for slow tests; HOCKET_VLLM_PYTHON names the python of its environment."""
+"""A real vLLM server on this machine, for slow tests.
+
+HOCKET_VLLM_PYTHON names the python of its environment; HOCKET_VLLM=1 takes the one that `make slow` makes.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,19 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from hocket.nano import BASE
 
+if os.environ.get("HOCKET_VLLM") == "1":
+    os.environ.setdefault("HOCKET_VLLM_PYTHON", str(Path(__file__).parents[2] / ".venv-vllm/bin/python"))
 VLLM_PYTHON = os.environ.get("HOCKET_VLLM_PYTHON")
 
 real = [
     pytest.mark.slow,
-    pytest.mark.skipif(not VLLM_PYTHON, reason="HOCKET_VLLM_PYTHON does not name the python of a vLLM environment"),
+    pytest.mark.skipif(not VLLM_PYTHON, reason="neither HOCKET_VLLM=1 nor HOCKET_VLLM_PYTHON is set"),
 ]
 """Marks of tests that need vLLM."""
 

@@ -237,7 +237,15 @@ REFUSED = {
     "fewer than no updates": (["--lag", "-1"], "overlap must be at least 0"),
     "verifying nobody": (["--verify", "0.5"], "verify = 0.5: samplers are verified; add --cluster local"),
     "more than all": ([*AWAY, "2", "--verify", "1.5"], "verify must be a share from 0 to 1"),
-    "another engine": ([*AWAY, "2", "--engine", "vllm"], "engine.kind local, not vllm"),
+    "too few servers": (
+        [*AWAY, "2", "--engine", "vllm-server", "--engine.url", "http://127.0.0.1:9/v1"],
+        "samplers = 2 need a server each.* engine.url names 1",
+    ),
+    "verifying another engine": ([*AWAY, "2", "--engine", "vllm", "--verify", "0.5"], "drop it, or use --engine local"),
+    "one server for two": (
+        ["--lag", "1", "--engine", "vllm-server", "--engine.url", "http://127.0.0.1:9/v1"],
+        "weights of two versions; add --cluster local --samplers 1",
+    ),
 }
 
 

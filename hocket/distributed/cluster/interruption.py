@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,10 +19,7 @@ from hocket.agents.workflows.team import Actor
 from hocket.core.errors import ConfigurationError
 from hocket.engine.batched_engine import BatchedEngine
 from hocket.engine.decoding import written
-from hocket.engine.requests import Engine, Request, ResponseStart, Sample
-
-if TYPE_CHECKING:
-    from hocket.engine.local import LocalEngine
+from hocket.engine.requests import Engine, Interruptible, Request, ResponseStart, Sample
 
 Plan = Sequence[tuple[int, int]]
 """Where each part of an answer begins, and the version of its policy that wrote it; empty where two were alike."""
@@ -94,7 +91,7 @@ class Following(BatchedEngine):
     masks = True
 
     def __init__(
-        self, engine: LocalEngine, policy: str, holding: Callable[[str, int], AbstractContextManager[None]]
+        self, engine: Interruptible, policy: str, holding: Callable[[str, int], AbstractContextManager[None]]
     ) -> None:
         super().__init__(max_rows=engine.max_rows, barrier=engine.barrier)
         self._engine, self._policy, self._holding = engine, policy, holding

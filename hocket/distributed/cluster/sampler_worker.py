@@ -170,6 +170,8 @@ class Worker:
             if products is not None:
                 held[name] = used(held[name], products)
             self._policies[name].version = message.versions[name]
+        if self._playing is not None:
+            _renew(self._player)
         for name, weights in message.references.items():
             self._references[name] = self._policies[name].frozen_copy()
             put(self._references[name].module, weights)
@@ -265,13 +267,24 @@ def _interrupted(player: Player, usual: Mapping[str, int], plans: dict[str, Plan
     """The player whose answers go on when weights change."""
     from hocket.agents.workflows.player import TextPlayer
     from hocket.distributed.cluster.interruption import noted
-    from hocket.engine.local import LocalEngine
+    from hocket.engine.requests import Interruptible
 
     assert isinstance(player, TextPlayer)
     for actor in player.actors.values():
-        if isinstance(actor.engine, LocalEngine):
+        if isinstance(actor.engine, Interruptible):
             actor.engine.interrupted = True
     return noted(player, usual, plans)
+
+
+def _renew(player: Player) -> None:
+    """Has servers break off what they write, so that it goes on under new weights."""
+    from hocket.agents.workflows.player import TextPlayer
+
+    assert isinstance(player, TextPlayer)
+    for engine in {id(actor.engine): actor.engine for actor in player.actors.values()}.values():
+        renew: Callable[[], None] | None = getattr(engine, "renew", None)
+        if renew is not None:
+            renew()
 
 
 def _counts(player: Player) -> Mapping[str, int]:

@@ -27,10 +27,11 @@ from hocket.distributed.cluster.setup import Setup
 from hocket.distributed.cluster.verify import picked, unlike
 from hocket.stages import Player, Stateful, Task
 from hocket.train.cores import available_cores
+from hocket.train.engines import SERVERS, addresses
 from hocket.train.machine import environment_threads
 from hocket.train.roles import learning
 from hocket.train.sequential import refuse_ahead
-from hocket.train.settings import Config
+from hocket.train.settings import Config, EngineSettings
 from hocket.types import Assignment, Trajectory
 
 if TYPE_CHECKING:
@@ -239,7 +240,9 @@ class Samplers:
             self._say(f"{said}; it was drawn again")
 
     def _begin(self, member: Sampler) -> None:
-        setup = Setup(self._config.plain(), self._precision, threads(self._config))
+        place = self.members.index(member) if member in self.members else 0
+        own = replace(self._config, engine=engine_of(self._config.engine, place, self.size))
+        setup = Setup(own.plain(), self._precision, threads(self._config))
         if member.ask(setup) != samples_of(self._task):
             raise ConfigurationError(
                 f"{member.line.name} finds another task by the name {self._config.task!r} than this process has; name "
@@ -339,6 +342,31 @@ class SpreadPlayer:
         return [trajectory for group in groups for trajectory in group]
 
 
+def _check_engine(config: Config, what: str) -> None:
+    """Refuses engines that several samplers cannot share.
+
+    Raises:
+        ConfigurationError: with the mend.
+    """
+    kind, servers = config.engine.kind, len(addresses(config.engine))
+    if kind in SERVERS and servers < config.samplers:
+        raise ConfigurationError(
+            f"{what} need a server each, since each may hold other weights, and engine.url names {servers}; name more, "
+            "separated by commas, or lower samplers"
+        )
+    if kind != "local" and config.verify:
+        raise ConfigurationError(
+            f"verify = {config.verify:g}: {kind} does not draw the same bits elsewhere; drop it, or use --engine local"
+        )
+
+
+def engine_of(settings: EngineSettings, member: int, size: int) -> EngineSettings:
+    """The engine of one of `size` samplers: its part of the servers."""
+    if settings.kind not in SERVERS:
+        return settings
+    return replace(settings, url=",".join(addresses(settings)[member::size]))
+
+
 def check_samplers(config: Config, workflow: Any) -> None:
     """Refuses what several samplers cannot do.
 
@@ -379,8 +407,7 @@ def check_samplers(config: Config, workflow: Any) -> None:
     what = f"samplers = {config.samplers}"
     if config.cluster is None:
         raise ConfigurationError(f"{what} run as processes of this machine: add --cluster local")
-    if config.engine.kind != "local":
-        raise ConfigurationError(f"{what} sample with engine.kind local, not {config.engine.kind}; drop one of them")
+    _check_engine(config, what)
     if workflow is not None:
         raise ConfigurationError(f"{what} know no workflow but by name; name yours as FILE.py:NAME")
     outside = next((role for role, one in config.roles.items() if one.endpoint is not None), None)
