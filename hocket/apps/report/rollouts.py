@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hocket.apps.report.conversations import NAMED, Conversations, content, digits, least_size, short
-from hocket.apps.report.groups import SampleGroup, advantage_of, group_episodes, reward_of
+from hocket.apps.report.conversations import NAMED, Conversations, digits, least_size, short
+from hocket.apps.report.groups import SampleGroup, group_episodes
 from hocket.apps.report.reading import RunRecord
 from hocket.apps.report.roles import StepTotals
 from hocket.core.pictures import data_url
+from hocket.train.answers import advantage_of, prompt_text, reward_of
 
 STEPS = 24
 """Steps shown at most: the first, the last, and others evenly between."""
@@ -107,7 +107,7 @@ def _row(group: SampleGroup, agents: Sequence[str]) -> Data:
     return {
         "number": group.number,
         "scenario": group.scenario,
-        "prompt": short(_prompt(scenario.get("prompt")), 300),
+        "prompt": short(prompt_text(scenario.get("prompt")), 300),
         "answer": None if answer is None else short(str(answer), 300),
         "mean": digits(group.mean),
         "std": digits(group.std),
@@ -136,9 +136,3 @@ def _flags(episode: Mapping[str, Any], kept: bool) -> list[str]:
     flags += ["discarded"] if episode.get("discarded") and not episode.get("failure") else []
     flags += [str(episode["source"])] if episode.get("source", "own") != "own" else []
     return flags + (["left out"] if not kept and not flags else [])
-
-
-def _prompt(prompt: Any) -> str:
-    if isinstance(prompt, list):
-        return "\n".join(content(message.get("content")) for message in prompt if isinstance(message, Mapping))
-    return "" if prompt is None else prompt if isinstance(prompt, str) else json.dumps(prompt, ensure_ascii=False)
