@@ -48,11 +48,13 @@ def table_of(step: int, answers: Sequence[SampledAnswer], rows: int = ROWS) -> t
     names = sorted({name for answer in shown for name in answer.scores})
     head = ["step", "group", "sample", "prompt", "answer", "expected", "reward"]
     columns = [*head, *(f"score/{name}" for name in names), "advantage", "failure"]
-    return columns, [
-        [step, a.group, a.sample, a.prompt, a.answer, a.expected, a.reward]
-        + [*(a.scores.get(name) for name in names), a.advantage, a.failure]
+    rows = [
+        [*(step, a.group, a.sample, a.prompt, a.answer, a.expected, a.reward)]
+        + [a.scores.get(name) for name in names]
+        + [a.advantage, a.failure]
         for a in shown
     ]
+    return columns, rows
 
 
 def _answer(episode: Episode) -> SampledAnswer:

@@ -270,7 +270,7 @@ def test_trackio(tmp_path, monkeypatch, capsys):
 def test_long_tables_end_with_some_row_and_controllers_have_no_text():
     turn = {"agent": "a", "text": "", "length": 7, "observation": {"shape": [7, 2]}}
     answers = sampled_answers([{"group": n, "turns": [turn, turn]} for n in range(ROWS + 5)])
-    columns, rows = table_of(2, answers)
+    _, rows = table_of(2, answers)
     assert len(rows) == ROWS
     assert rows[3] == [2, 3, 0, "", "(14 steps)", None, None, None, None]
     talk = [{"agent": "plan", "text": "think"}, {"agent": "work", "text": "5"}]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from hocket.apps.report.conversations import NAMED, Conversations, digits, least_size, short
@@ -35,16 +34,24 @@ def rollouts(run: RunRecord, latest: Sequence[Mapping[str, Any]] | None = None) 
     """
     steps = chosen(run.steps, STEPS)
     room = ROOM // max(len(steps), 1)
-    found = []
-    for step in steps:
-        episodes = latest if latest is not None and step == steps[-1] else run.episodes(step)
-        if episodes:
-            found.append(_step(step, group_episodes(episodes), room) | {"summed": StepTotals.of(episodes).to_json()})
-    return {"steps": found, "pictures": _pictures(run.path / "media", found)}
+    read = {steps[-1]: latest} if steps and latest is not None else {}
+    found = [data for step in steps if (data := recorded_step(run, step, room, read.get(step)))]
+    return {"steps": found, "pictures": pictures_shown(run, found)}
 
 
-def _pictures(folder: Path, steps: Sequence[Data]) -> dict[str, str]:
+def recorded_step(
+    run: RunRecord, step: int, room: int = ROOM // STEPS, episodes: Sequence[Mapping[str, Any]] | None = None
+) -> Data | None:
+    """The data of one step, with conversations of `room` characters at most; None where nothing is recorded."""
+    episodes = run.episodes(step) if episodes is None else episodes
+    if not episodes:
+        return None
+    return _step(step, group_episodes(episodes), room) | {"summed": StepTotals.of(episodes).to_json()}
+
+
+def pictures_shown(run: RunRecord, steps: Sequence[Data]) -> dict[str, str]:
     """The pictures that conversations show, by the beginnings of their digests, as data URLs; those that fit."""
+    folder = run.path / "media"
     turns = [turn for step in steps for row in step["groups"] for turn in row.get("turns", ())]
     shown = dict.fromkeys(
         name for turn in turns for message in turn["messages"] for name in message.get("pictures", ())
