@@ -63,6 +63,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "play": {"train", "serve"} | BASE,
     "live": {"train", "report", "serve", "front"} | BASE,
     "init": set(),
+    "launch": set(),
     # What examines them.
     "lab": {"recipe", "recipes", "train", "swarm", "zoo"} | BASE,
     "claims": {

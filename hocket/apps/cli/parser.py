@@ -304,7 +304,7 @@ def build_parser(chosen: str = "") -> _Parser:
 def _brought(parser: _Parser, command: Command) -> None:
     """What a row says of its command."""
     parser.description = command.details
-    parser.set_defaults(run_command=command.run)
+    parser.set_defaults(run_command=command.run, takes_settings=command.settings)
     command.flags(parser)
     if command.trust:
         _trust(parser)
