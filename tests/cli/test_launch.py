@@ -19,7 +19,7 @@ TRAIN = ("--", "train", "--task", "sums", "--run", "mine")
 
 PROGRAMS = {
     # Flags of its own, then a command.
-    "srun": 'while [[ $1 == -* ]]; do [[ $1 == -w ]] && shift; shift; done\n"$@"',
+    "srun": 'while [[ $1 == -* ]]; do [[ $1 == -w ]] && shift; shift; done\nexec "$@"',
     "scontrol": "printf 'node7\\nnode8\\n'",
     "ray": 'echo "ray $* $RAY_AUTH_MODE" >> log; [[ -s $RAY_AUTH_TOKEN_PATH ]] && echo token >> log; exec sleep 20',
     "python": 'echo "python $*" >> log',
