@@ -139,8 +139,8 @@ def write_episodes(
     *,
     rewards: Sequence[float | None] | None = None,
     discarded: Sequence[Trajectory] = (),
-) -> None:
-    """Writes `rollouts/step-000123.jsonl` whole, replacing an earlier one; see `episodes`.
+) -> list[Episode]:
+    """Writes `rollouts/step-000123.jsonl` whole, replacing an earlier one, and returns its rows; see `episodes`.
 
     Raises:
         HocketError: when the disk refuses.
@@ -153,6 +153,7 @@ def write_episodes(
     except OSError as error:
         reason = error.strerror or str(error)
         raise HocketError(f"{path} cannot be written: {reason}; free some disk space or check the disk.") from error
+    return rows
 
 
 def read_episodes(path: Path) -> list[Episode]:

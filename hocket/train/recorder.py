@@ -11,6 +11,7 @@ from hocket.core.errors import HocketError
 from hocket.core.outcomes import StepResult, total_reward
 from hocket.stages import State
 from hocket.train import trust
+from hocket.train.answers import sampled_answers
 from hocket.train.checkpoint import CheckpointError, Checkpoints, SaveError, SavePolicy
 from hocket.train.episodes import write_episodes
 from hocket.train.evaluate import EvaluationResult
@@ -82,9 +83,12 @@ class Recorder:
             tracker.log(row)
 
     def episodes(self, step: int, result: StepResult, parts: RunContext) -> None:
-        """Writes the trajectories of a step. A failed write is reported, and the run continues."""
+        """Writes the trajectories of a step, and sends trackers a table of the answers.
+
+        What fails is reported, and the run continues.
+        """
         try:
-            write_episodes(
+            rows = write_episodes(
                 self.folder.episodes(step),
                 step,
                 result.trajectories,
@@ -95,6 +99,13 @@ class Recorder:
             )
         except HocketError as error:
             self.say(f"the samples of step {step} are not kept: {error}")
+            return
+        for tracker in self._trackers:
+            try:
+                tracker.answers(step, sampled_answers(rows))
+            except Exception as error:  # Whatever a service elsewhere raises: the numbers of the run do not need it.
+                name = type(tracker).__name__.removesuffix("Tracker").lower()
+                self.say(f"{name} has no table of the answers of step {step}: {' '.join(str(error).split())}")
 
     def pictures(self, step: int, result: EvaluationResult, sides: Sequence[int] | None) -> None:
         """Writes the pictures of an evaluation, where a task has some. A failed write is reported; the run goes on."""

@@ -257,6 +257,15 @@ class RunLock:
         self.release()
 
 
+def is_training(folder: Path) -> bool:
+    """Whether a process trains in a run's folder; one on another host, which cannot be asked, is believed to."""
+    try:
+        holder = _holder((folder / ".lock").read_text())
+    except OSError:
+        return False
+    return holder is not None and _alive(holder)
+
+
 def _claim(path: Path) -> None:
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     with os.fdopen(handle, "r+") as file:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.yaml_text import load_yaml
+from hocket.train.answers import SampledAnswer, table_of
 from hocket.train.disk import JsonLines, json_ready, read_json_lines, write_atomic
 
 KEYS = (
@@ -72,6 +75,10 @@ class Tracker(Protocol):
         """Takes one row of metrics, `step` among them."""
         ...
 
+    def answers(self, step: int, answers: Sequence[SampledAnswer]) -> None:
+        """Takes the answers sampled in a step whose rollouts are recorded, after its row."""
+        ...
+
     def close(self) -> None:
         """Sends what is left."""
         ...
@@ -111,6 +118,9 @@ class TensorBoardTracker:
             self._writer.add_scalar(name, value, int(row["step"]))
         self._writer.flush()
 
+    def answers(self, step: int, answers: Sequence[SampledAnswer]) -> None:
+        """Writes nothing: curves alone are shown there."""
+
     def close(self) -> None:
         self._writer.close()
 
@@ -132,7 +142,9 @@ def _taken_back(folder: Path, step: int) -> None:
 
 
 class WandbTracker:
-    """Sends every finite number to Weights & Biases, with the run's configuration. Needs the extra `hocket[wandb]`.
+    """Sends every finite number to Weights & Biases, with the run's configuration, and tables of answers.
+
+    Needs the extra `hocket[wandb]`.
 
     Project, entity and mode are wandb's own settings (`WANDB_PROJECT`, `WANDB_ENTITY`, `WANDB_MODE=offline`); the
     project is `hocket` unless set. A resumed run goes on under the id that its folder keeps; of steps that are done
@@ -153,6 +165,7 @@ class WandbTracker:
         more = {"project": "hocket"} if "WANDB_PROJECT" not in os.environ else {}
         if known is not None:
             more |= {"id": known, "resume": "allow"}
+        self._wandb: Any = wandb
         try:
             self._run: Any = wandb.init(name=folder.name, dir=str(folder), config=_configuration(folder), **more)
         except Exception as error:
@@ -162,12 +175,18 @@ class WandbTracker:
     def log(self, row: Mapping[str, Any]) -> None:
         self._run.log(_numbers(row), step=int(row["step"]))
 
+    def answers(self, step: int, answers: Sequence[SampledAnswer]) -> None:
+        columns, rows = table_of(step, answers)
+        self._run.log({"answers": self._wandb.Table(columns=columns, data=rows)}, step=step)
+
     def close(self) -> None:
         self._run.finish()
 
 
 class MlflowTracker:
-    """Sends every finite number to MLflow, with `config.yaml` as an artifact. Needs the extra `hocket[mlflow]`.
+    """Sends every finite number to MLflow, with `config.yaml` and tables of answers as artifacts.
+
+    Needs the extra `hocket[mlflow]`.
 
     Server and experiment are MLflow's own settings (`MLFLOW_TRACKING_URI`, `MLFLOW_EXPERIMENT_NAME`); the experiment is
     `hocket` unless set. A resumed run goes on under the id that its folder keeps; of steps that are done again, what
@@ -206,8 +225,71 @@ class MlflowTracker:
         if row["step"] > self._heard:
             self._mlflow.log_metrics(_numbers(row), step=int(row["step"]))
 
+    def answers(self, step: int, answers: Sequence[SampledAnswer]) -> None:
+        if step > self._heard:
+            columns, rows = table_of(step, answers)
+            data = {name: [row[place] for row in rows] for place, name in enumerate(columns)}
+            self._mlflow.log_table(data, artifact_file=f"answers/step-{step:06d}.json")
+
     def close(self) -> None:
         self._mlflow.end_run()
+
+
+class TrackioTracker:
+    """Sends every finite number to Trackio, with the run's configuration, and tables of answers.
+
+    Needs the extra `hocket[trackio]`. The project is `TRACKIO_PROJECT`, or `hocket`; where it is shown is Trackio's own
+    setting (`TRACKIO_SPACE_ID`, `TRACKIO_SERVER_URL`, else this machine's folder). A resumed run goes on under its
+    name; of steps that are done again, what Trackio heard first stays.
+
+    Raises:
+        ConfigurationError: when trackio is not installed, or refuses to begin.
+    """
+
+    def __init__(self, folder: Path, after: int | None = None) -> None:
+        try:
+            import trackio
+        except ImportError as error:
+            raise ConfigurationError(
+                "tracking with Trackio needs the trackio package; run: pip install 'hocket[trackio]'"
+            ) from error
+        known = _known(folder, "trackio") if after is not None else None
+        self._trackio: Any = trackio
+        try:
+            with _stdout_to_stderr():
+                self._run: Any = trackio.init(
+                    project=os.environ.get("TRACKIO_PROJECT", "hocket"),
+                    name=known or folder.name,
+                    config=_configuration(folder),
+                    resume="never" if known is None else "allow",
+                    embed=False,
+                )
+        except Exception as error:
+            raise _refused("trackio", error, "check TRACKIO_SPACE_ID, TRACKIO_SERVER_URL and TRACKIO_DIR") from error
+        # It has no public name: the step after the last one that Trackio has.
+        self._heard = -1 if known is None else int(getattr(self._run, "_next_step", 0)) - 1
+        _remember(folder, "trackio", str(self._run.name))
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        self._send(_numbers(row), int(row["step"]))
+
+    def answers(self, step: int, answers: Sequence[SampledAnswer]) -> None:
+        columns, rows = table_of(step, answers)
+        self._send({"answers": self._trackio.Table(columns=columns, data=rows)}, step)
+
+    def _send(self, what: Mapping[str, Any], step: int) -> None:
+        if step > self._heard:
+            with _stdout_to_stderr():
+                self._run.log(dict(what), step=step)
+
+    def close(self) -> None:
+        with _stdout_to_stderr():
+            self._run.finish()
+
+
+def _stdout_to_stderr() -> contextlib.redirect_stdout[Any]:
+    """For libraries that print: stdout holds results alone."""
+    return contextlib.redirect_stdout(sys.stderr)
 
 
 _IDS = "trackers.json"
@@ -241,6 +323,7 @@ TRACKERS: Mapping[str, Callable[[Path, int | None], Tracker]] = {
     "tensorboard": TensorBoardTracker,
     "wandb": WandbTracker,
     "mlflow": MlflowTracker,
+    "trackio": TrackioTracker,
 }
 """What `--track` may name."""
 

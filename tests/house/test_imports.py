@@ -61,8 +61,9 @@ ALLOWED: Mapping[str, set[str]] = {
     "swarm": {"recipe", "recipes", "train", "cluster"} | BASE,
     "serve": {"train", "front"} | BASE,
     "play": {"train", "serve"} | BASE,
-    "live": {"train", "report", "front"} | BASE,
+    "live": {"train", "report", "serve", "front"} | BASE,
     "init": set(),
+    "launch": set(),
     # What examines them.
     "lab": {"recipe", "recipes", "train", "swarm", "zoo"} | BASE,
     "claims": {

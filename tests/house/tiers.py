@@ -38,6 +38,7 @@ TIERS: Mapping[str, tuple[str, ...]] = {
         "hocket.apps.live",
         "hocket.apps.use",
         "hocket.apps.init",
+        "hocket.apps.launch",
     ),
     "lab": ("hocket.lab", "hocket.lab.exact", "hocket.nano"),
     "zoo": ("hocket.zoo",),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hocket.agents.tools.calculator import CALCULATOR, calculator
 from hocket.agents.workflows.episode import Limits
 from hocket.agents.workflows.workflow import Outcome, Workflow
-from hocket.apps.report.conversations import Conversations, calls_in, content, earned, least_size, size
+from hocket.apps.report.conversations import Conversations, calls_in, earned, least_size, size
 from hocket.apps.report.groups import group_episodes
 from hocket.apps.report.page import write_report
 from hocket.apps.report.reading import read_run
@@ -25,6 +25,7 @@ from hocket.lab.microscope import RecordedBatch, inspect, record
 from hocket.methods.group_relative.pta_grpo import split
 from hocket.recipes import find
 from hocket.testing import rehearse
+from hocket.train.answers import content
 from hocket.train.episodes import BRIEF, episodes, write_episodes
 from hocket.types import Decoding, Scenario, Score, Trajectory, Turn
 

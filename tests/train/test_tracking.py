@@ -14,8 +14,11 @@ import torch
 
 from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.outcomes import StepResult
 from hocket.core.packing import pack
+from hocket.train.answers import ROWS, sampled_answers, table_of
 from hocket.train.episodes import episodes, read_episodes, write_episodes
+from hocket.train.recorder import Recorder
 from hocket.train.runfolder import RunFolder, read_json
 from hocket.train.tracking import KEYS, MetricsLog, TensorBoardTracker, open_trackers, read_metrics
 from hocket.types import Scenario, Score, Trajectory, Turn
@@ -135,6 +138,19 @@ def outside(monkeypatch, name, **members):
     monkeypatch.setitem(sys.modules, name, module)
 
 
+def table_of_two(step):
+    """Two recorded answers, and the columns and rows that trackers get of them."""
+    turn = {"agent": "a", "text": "<answer>5</answer>", "length": 4, "advantage": [0.5, None, 1.5], "observation": [1]}
+    first = {"group": 0, "sample": 1, "scenario": {"prompt": "2 + 3?", "answer": 5}, "turns": [turn], "reward": 1.0}
+    second = {"group": 2, "sample": 0, "scenario": {"prompt": [{"role": "user", "content": "x"}]}, "turns": []}
+    second |= {"reward": None, "failure": "the tool broke", "scores": {"correct": None}}
+    rows = [first | {"scores": {"correct": 1.0, "steps": [0.25, 0.5]}}, second]
+    columns = ["step", "group", "sample", "prompt", "answer", "expected", "reward", "score/correct", "score/steps"]
+    told = [[step, 0, 1, "2 + 3?", "<answer>5</answer>", "5", 1.0, 1.0, 0.75, 1.0, None]]
+    told += [[step, 2, 0, "x", "", None, None, None, None, None, "the tool broke"]]
+    return sampled_answers(rows), [*columns, "advantage", "failure"], told
+
+
 ROW = {"step": 3, "loss": 0.5, "entropy": None, "kl/reference": math.nan, "flag": True, "n": 2}
 
 
@@ -150,14 +166,21 @@ def test_wandb(tmp_path, monkeypatch):
         def finish(self):
             said.append("finished")
 
-    outside(monkeypatch, "wandb", init=lambda **settings: said.append(settings) or Run())
+    outside(
+        monkeypatch,
+        "wandb",
+        init=lambda **settings: said.append(settings) or Run(),
+        Table=lambda columns, data: (columns, data),
+    )
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
     (tmp_path / "config.yaml").write_text("steps: 3\n")
     (tracker,) = open_trackers(["wandb"], tmp_path)
     tracker.log(ROW)
+    answers, columns, rows = table_of_two(3)
+    tracker.answers(3, answers)
     tracker.close()
     begun = {"name": tmp_path.name, "dir": str(tmp_path), "config": {"steps": 3}, "project": "hocket"}
-    assert said == [begun, (3, {"loss": 0.5, "n": 2}), "finished"]
+    assert said == [begun, (3, {"loss": 0.5, "n": 2}), (3, {"answers": (columns, rows)}), "finished"]
     monkeypatch.setenv("WANDB_PROJECT", "mine")
     open_trackers(["wandb"], tmp_path, after=3)
     assert said[-1] == {**{k: begun[k] for k in ("name", "dir", "config")}, "id": "abc", "resume": "allow"}
@@ -171,7 +194,7 @@ def test_wandb(tmp_path, monkeypatch):
 
 
 def test_mlflow(tmp_path, monkeypatch):
-    said = []
+    said, tables = [], []
     outside(
         monkeypatch,
         "mlflow",
@@ -179,6 +202,7 @@ def test_mlflow(tmp_path, monkeypatch):
         start_run=lambda **which: said.append(which) or types.SimpleNamespace(info=types.SimpleNamespace(run_id="r1")),
         log_artifact=lambda path: said.append(path),
         log_metrics=lambda numbers, step: said.append((step, numbers)),
+        log_table=lambda data, artifact_file: tables.append((artifact_file, data)),
         end_run=lambda: said.append("ended"),
         MlflowClient=lambda: types.SimpleNamespace(
             get_metric_history=lambda run, name: [
@@ -190,6 +214,9 @@ def test_mlflow(tmp_path, monkeypatch):
     (tmp_path / "config.yaml").write_text("steps: 3\n")
     (tracker,) = open_trackers(["mlflow"], tmp_path)
     tracker.log(ROW)
+    answers, columns, rows = table_of_two(3)
+    tracker.answers(3, answers)
+    assert tables == [("answers/step-000003.json", dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))]
     tracker.close()
     artifact = str(tmp_path / "config.yaml")
     assert said == ["hocket", {"run_name": tmp_path.name}, artifact, (3, {"loss": 0.5, "n": 2}), "ended"]
@@ -197,10 +224,74 @@ def test_mlflow(tmp_path, monkeypatch):
     assert said[-2] == {"run_id": "r1"}
     for step in (3, 4):  # Step 3 was heard before, and would stand there twice.
         again.log({"step": step, "loss": 0.25})
+        again.answers(step, answers)
+    assert [file for file, _ in tables] == ["answers/step-000003.json", "answers/step-000004.json"]
     assert [one for one in said if isinstance(one, tuple)] == [(3, {"loss": 0.5, "n": 2}), (4, {"loss": 0.25})]
 
 
-@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_trackio(tmp_path, monkeypatch, capsys):
+    said = []
+
+    class Run:
+        name, _next_step = "mine", 4
+
+        def log(self, what, step):
+            print("a remark of the library")
+            said.append((step, what))
+
+        def finish(self):
+            said.append("finished")
+
+    outside(
+        monkeypatch,
+        "trackio",
+        init=lambda **settings: said.append(settings) or Run(),
+        Table=lambda columns, data: (columns, data),
+    )
+    monkeypatch.delenv("TRACKIO_PROJECT", raising=False)
+    (tmp_path / "config.yaml").write_text("steps: 3\n")
+    (tracker,) = open_trackers(["trackio"], tmp_path)
+    answers, columns, rows = table_of_two(3)
+    tracker.log(ROW)
+    tracker.answers(3, answers)
+    tracker.close()
+    begun = {"project": "hocket", "name": tmp_path.name, "config": {"steps": 3}, "resume": "never", "embed": False}
+    assert said == [begun, (3, {"loss": 0.5, "n": 2}), (3, {"answers": (columns, rows)}), "finished"]
+    assert capsys.readouterr().out == ""  # Stdout is for results alone.
+    monkeypatch.setenv("TRACKIO_PROJECT", "other")
+    (again,) = open_trackers(["trackio"], tmp_path, after=2)
+    assert said[-1] == begun | {"project": "other", "name": "mine", "resume": "allow"}
+    for step in (3, 4):  # Step 3 was heard before, and would stand there twice.
+        again.log({"step": step, "loss": 0.25})
+        again.answers(step, answers)
+    assert [what[0] for what in said[5:]] == [4, 4]
+
+
+def test_long_tables_end_with_some_row_and_controllers_have_no_text():
+    turn = {"agent": "a", "text": "", "length": 7, "observation": {"shape": [7, 2]}}
+    answers = sampled_answers([{"group": n, "turns": [turn, turn]} for n in range(ROWS + 5)])
+    _, rows = table_of(2, answers)
+    assert len(rows) == ROWS
+    assert rows[3] == [2, 3, 0, "", "(14 steps)", None, None, None, None]
+    talk = [{"agent": "plan", "text": "think"}, {"agent": "work", "text": "5"}]
+    assert sampled_answers([{"turns": talk}])[0].answer == "plan: think\nwork: 5"
+
+
+def test_a_table_that_is_refused_is_reported_and_the_run_goes_on(tmp_path):
+    class Refusing:
+        def answers(self, step, answers):
+            raise RuntimeError("no\nroom")
+
+    said = []
+    recorder = Recorder(RunFolder.create(tmp_path, "r"), said.append)
+    recorder._trackers = [Refusing()]
+    played = trajectories()
+    recorder.episodes(3, StepResult({}, played, pack(played)), types.SimpleNamespace(player=None, weights={}))
+    assert said == ["refusing has no table of the answers of step 3: no room"]
+    assert len(read_episodes(tmp_path / "r" / "rollouts" / "step-000003.jsonl")) == 3
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow", "trackio"])
 def test_trackers_whose_package_is_missing(tmp_path, monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigurationError, match=rf"needs the {name} package; run: pip install 'hocket\[{name}\]'"):

@@ -19,12 +19,13 @@ TRAIN, LOOK, METHODS, AGENTS, SYSTEM = GROUPS
 class Command:
     """A command that is found by its name, the first thing it says; its file is imported when the command is run.
 
-    Every such command takes settings (`--a.b VALUE`) and `--json`, with which it prints one JSON document.
+    Every such command takes `--json`, with which it prints one JSON document.
 
     Attributes:
         name: as typed. description: its line in `hocket --help`. details: what its own help says instead.
         flags: adds its arguments and flags to its parser.
         run: does the work, of what was typed and the settings; returns the exit code.
+        settings: whether it takes settings, `--a.b VALUE`.
         trust: whether it takes `--trust`, since it opens runs that may name code of others.
         methods: names of methods that it runs and that are no recipes; None for a command without any.
         usage: how a method of these is run, but for its name: `hocket summarise RUN --method`.
@@ -36,6 +37,7 @@ class Command:
     details: str
     flags: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace, list[tuple[str, Any]]], int]
+    settings: bool = True
     trust: bool = False
     methods: Registry | None = None
     usage: str = ""

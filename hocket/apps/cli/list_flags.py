@@ -1,4 +1,4 @@
-"""The flags of the commands that list recipes, tasks and workflows."""
+"""The flags of the commands that list recipes, tasks and workflows, and of those that look at a run."""
 
 from __future__ import annotations
 
@@ -49,6 +49,19 @@ def workflows(parser: ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help=describe)
     _listed(parser, "every workflow")
     as_json(parser)
+
+
+def report(parser: ArgumentParser) -> None:
+    """Those of `hocket report`."""
+    a_run(parser)
+    parser.add_argument("--live", action="store_true", help="serve a page that renews itself while the run goes on")
+    parser.add_argument("--port", type=int, metavar="N", help="with --live: the port (a free one)")
+
+
+def a_run(parser: ArgumentParser) -> None:
+    """Adds the run that a command looks at."""
+    parser.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
 
 
 def as_json(parser: ArgumentParser) -> None:

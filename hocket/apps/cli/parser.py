@@ -233,16 +233,12 @@ def build_parser(chosen: str = "") -> _Parser:
     as_json(command("catalogue", "list the published methods, and how many of their claims hold", METHODS))
     list_flags.tasks(command("tasks", "list the tasks, or show samples of one", METHODS))
     list_flags.workflows(command("workflows", "list the workflows and their settings, or describe one", AGENTS))
-    report = command("report", "write a run's report as a web page and print its path", LOOK)
-    report.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
-    report.add_argument("--runs", default="runs", metavar="DIR")
+    list_flags.report(command("report", "write a run's report as a web page and print its path", LOOK))
     status = command("status", "show how far a run is and what its processes do", LOOK)
-    status.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
-    status.add_argument("--runs", default="runs", metavar="DIR")
+    list_flags.a_run(status)
     as_json(status)
     again = command("replay", "repeat a run and check that weights and metrics are equal", LOOK)
-    again.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
-    again.add_argument("--runs", default="runs", metavar="DIR")
+    list_flags.a_run(again)
     again.add_argument("--quiet", action="store_true", help="no progress")
     _trust(again)
     as_json(again)
@@ -308,7 +304,7 @@ def build_parser(chosen: str = "") -> _Parser:
 def _brought(parser: _Parser, command: Command) -> None:
     """What a row says of its command."""
     parser.description = command.details
-    parser.set_defaults(run_command=command.run)
+    parser.set_defaults(run_command=command.run, takes_settings=command.settings)
     command.flags(parser)
     if command.trust:
         _trust(parser)

@@ -161,6 +161,13 @@ def _against(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
 
 def report(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket report`."""
+    if options.live:
+        from hocket.apps.live.page import serve_page
+
+        serve_page(options.run, options.runs, options.port or 0)
+        return 0
+    if options.port is not None:
+        raise ConfigurationError("--port goes with --live; drop it")
     from hocket.apps.report.page import write_report
     from hocket.apps.report.plan import write_plan_report
     from hocket.train.pipeline import find_pipeline

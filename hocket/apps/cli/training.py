@@ -16,6 +16,7 @@ from hocket.train.runfolder import find_run
 if TYPE_CHECKING:
     from hocket.apps.cli.display import LiveDisplay
     from hocket.train.pipeline import PlanPipeline
+    from hocket.train.settings import Config
     from hocket.train.trainer import Trainer
 
 
@@ -137,17 +138,35 @@ def _settings(options: argparse.Namespace, flags: Pairs) -> Pairs:
     return with_task_settings(resolved([*written, *flags], prefix="--"))
 
 
-def _list_flags(options: argparse.Namespace, pairs: Pairs) -> int:
-    """Prints every setting of the run that would begin, with its value."""
+def check_settings(options: argparse.Namespace, pairs: Pairs) -> None:
+    """Refuses settings with which no run could begin; begins none.
+
+    Raises:
+        ConfigurationError: naming the setting.
+    """
+    from hocket.train.pipeline import phase_runs
+
+    if not phase_runs(_settings(options, _flag_pairs(options) + pairs)):
+        _settled(options, pairs)
+
+
+def _settled(options: argparse.Namespace, pairs: Pairs) -> Config:
+    """The configuration of the run that would begin."""
     from hocket import tasks
     from hocket.train.config import configure, settled, task_of
-    from hocket.train.known_names import as_text, settings_of
     from hocket.train.lessons import SETTING
 
     settings = [pair for pair in _settings(options, _flag_pairs(options) + pairs) if pair[0] != SETTING]
     named = task_of(settings)
     task = tasks.find(named)
-    config = settled(configure([("task", named), *settings], task), task)
+    return settled(configure([("task", named), *settings], task), task)
+
+
+def _list_flags(options: argparse.Namespace, pairs: Pairs) -> int:
+    """Prints every setting of the run that would begin, with its value."""
+    from hocket.train.known_names import as_text, settings_of
+
+    config = _settled(options, pairs)
     recipes = [recipe for recipe, _ in config.phases]
     values = {path: as_text(value) for path, value in settings_of(config, *recipes).items()}
     if options.json:

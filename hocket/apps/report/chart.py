@@ -52,11 +52,11 @@ class Chart:
 
     def svg(self) -> str:
         """The chart as an SVG element, sized by its container."""
-        numbered = {number: _thinned(line) for number, line in enumerate(self.lines) if line.points}
+        numbered = {number: thinned(line) for number, line in enumerate(self.lines) if line.points}
         shown = list(numbered.values())
         if not shown:
             return ""
-        frame = _Frame.around(shown, share=self.share, zero=self.zero, least=self.least)
+        frame = ChartFrame.around(shown, share=self.share, zero=self.zero, least=self.least)
         parts = [*frame.axes(self.share)]
         for number, line in numbered.items():
             parts += _drawn(line, frame, number)
@@ -72,14 +72,21 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class _Frame:
+class ChartFrame:
+    """The ranges of a chart's axes.
+
+    Attributes:
+        x0, x1: of the horizontal axis. y0, y1: of the vertical one.
+    """
+
     x0: float
     x1: float
     y0: float
     y1: float
 
     @staticmethod
-    def around(lines: Sequence[ChartLine], *, share: bool, zero: bool, least: float) -> _Frame:
+    def around(lines: Sequence[ChartLine], *, share: bool, zero: bool, least: float) -> ChartFrame:
+        """Ranges that hold all points and intervals, with some room."""
         xs = [x for line in lines for x, _ in line.points]
         ys = [y for line in lines for _, y in line.points] + [
             end for line in lines for _, low, high in line.band for end in (low, high)
@@ -94,15 +101,18 @@ class _Frame:
             room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
             low, high = low - room, high + room
         left, right = min(xs), max(xs)
-        return _Frame(left, right if right > left else left + 1.0, low, high)
+        return ChartFrame(left, right if right > left else left + 1.0, low, high)
 
     def x(self, value: float) -> float:
+        """The place of a step, in units of the drawing."""
         return LEFT + (value - self.x0) / (self.x1 - self.x0) * (WIDTH - LEFT - RIGHT)
 
     def y(self, value: float) -> float:
+        """The place of a value, in units of the drawing."""
         return HEIGHT - BOTTOM - (value - self.y0) / (self.y1 - self.y0) * (HEIGHT - TOP - BOTTOM)
 
     def axes(self, share: bool) -> list[str]:
+        """Lines and labels of both axes as SVG."""
         parts = []
         for tick in ticks(self.y0, self.y1, 5):
             y = self.y(tick)
@@ -119,7 +129,7 @@ class _Frame:
         return parts
 
 
-def _drawn(line: ChartLine, frame: _Frame, number: int) -> list[str]:
+def _drawn(line: ChartLine, frame: ChartFrame, number: int) -> list[str]:
     """A curve: its band, the measured values, and for long curves their running mean on top."""
     parts = []
     colour = f"c{number % 6}"
@@ -184,7 +194,7 @@ def _short(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-def _thinned(line: ChartLine, most: int = 500) -> ChartLine:
+def thinned(line: ChartLine, most: int = 500) -> ChartLine:
     """At most `most` points, each the mean of its stretch."""
     if len(line.points) <= most:
         return line

@@ -798,15 +798,24 @@ function onTree(event) {
   next.focus();
 }
 
-if (view.steps.length) {
+// ------------------------------------------------------------ the first step, and later ones of a run that goes on
+
+function listSteps() {
+  find("step").replaceChildren(...view.steps.map((step, index) => new Option("step " + step.step, index)));
+  find("step").value = view.step;
+  const agents = [...new Set(view.steps.flatMap((step) => step.agents))];
+  const chosen = find("agent").value;
+  find("agent").replaceChildren(find("agent").options[0], ...agents.map((agent) => new Option(agent, agent)));
+  find("agent").value = agents.includes(chosen) ? chosen : "";
+  find("agent").hidden = agents.length < 2;
+}
+
+function begin() {
   const select = find("step");
-  view.steps.forEach((step, index) => select.append(new Option("step " + step.step, index)));
+  listSteps();
   select.addEventListener("change", () => goStep(Number(select.value)));
   find("earlier").addEventListener("click", () => goStep(view.step - 1));
   find("later").addEventListener("click", () => goStep(view.step + 1));
-  const agents = [...new Set(view.steps.flatMap((step) => step.agents))];
-  agents.forEach((agent) => find("agent").append(new Option(agent, agent)));
-  find("agent").hidden = agents.length < 2;
   let pause;
   const changed = () => {
     clearTimeout(pause);
@@ -832,3 +841,5 @@ if (view.steps.length) {
     }));
   fromAddress();
 }
+
+if (view.steps.length) begin();

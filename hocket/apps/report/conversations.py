@@ -9,7 +9,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from hocket.core import sums
-from hocket.core.media import pictures_in, words_of
+from hocket.core.media import pictures_in
+from hocket.train.answers import content
 
 Data = dict[str, Any]
 Row = Mapping[str, Any]
@@ -318,15 +319,6 @@ def column(values: Sequence[float | None] | None) -> Any:
 def digits(value: float | None) -> float | None:
     """Four digits; None where it is no number."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.4g}")
-
-
-def content(value: Any) -> str:
-    """A message's content as text; of a list of parts, the texts."""
-    if value is None or isinstance(value, str):
-        return value or ""
-    if isinstance(value, list) and all(isinstance(part, Mapping) for part in value):
-        return words_of(value)
-    return json.dumps(value, ensure_ascii=False)
 
 
 def short(text: str, most: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hocket.core import sums
+from hocket.train.answers import advantage_of, reward_of
 
 Episode = Mapping[str, Any]
 
@@ -61,22 +62,6 @@ def _group(number: int, episodes: Sequence[Episode]) -> SampleGroup:
         signal=signal,
         why=_why(episodes, compared, signal),
     )
-
-
-def reward_of(episode: Episode) -> float | None:
-    """The total reward of an episode; for one that was discarded, the sum of its scores."""
-    if episode.get("reward") is not None:
-        return float(episode["reward"])
-    scores = (episode.get("scores") or {}).values()
-    values = [value for score in scores for value in (score if isinstance(score, list) else [score])]
-    found = [value for value in values if isinstance(value, (int, float))]
-    return sums.total(found) if found else None
-
-
-def advantage_of(episode: Episode) -> float | None:
-    """The mean advantage over an episode's decisions; None when nothing was credited."""
-    found = [a for turn in episode.get("turns", ()) for a in turn.get("advantage") or () if a is not None]
-    return sums.mean(found) if found else None
 
 
 def _learns(episode: Episode) -> bool:

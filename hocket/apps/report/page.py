@@ -46,36 +46,61 @@ def write_report(run: Path) -> Path:
     return target
 
 
-def page(run: RunRecord) -> str:
-    """The page of a run as HTML."""
-    latest = run.episodes(run.steps[-1]) if run.steps else []
-    shown = rollouts(run, latest)
-    charts, units = drawn(curves(run, shown["steps"])), units_of(run.measure)
+def page(run: RunRecord, shown: Mapping[str, Any] | None = None) -> str:
+    """The page of a run as HTML. With `shown`, rollouts read already, it is a live one: it renews itself by the events
+    of the address it comes from, see `hocket.apps.live.page`."""
+    live = shown is not None
+    latest = run.episodes(run.steps[-1]) if run.steps and shown is None else []
+    shown = rollouts(run, latest) if shown is None else shown
+    scripts = ("page.js", "conversations.js", *(("live.js",) if live else ()))
     return template("page.html").render(
+        **overview(run, shown["steps"], None if live else latest),
+        **notes(run),
         title=run.name,
+        live=live,
         css=asset("page.css") + asset("conversations.css"),
-        js=asset("page.js") + asset("conversations.js"),
-        chips=_chips(run),
-        hero=hero(run),
-        units=units,
-        unseen=MEASURES.get(run.measure, ACCURACY).each,
-        facts=_facts(run),
-        diagnosis=diagnosis_of(run, latest),
-        charts=charts,
-        first=CURVES_FIRST if len(charts) < 2 * CURVES_FIRST else CURVES_FIRST + 3,
-        roles=table(shown["steps"], run.trained, run.config, units),
-        table=before_and_after(run),
+        js=Markup("").join(map(asset, scripts)),
         pictures=pictures_of(run),
         samples=run.summary.get("samples") or [],
-        rollouts=embedded(shown | {"units": vars(units)}) if shown["steps"] else None,
-        messages=run.messages[-200:],
-        config=run.config_text,
-        samplers=sampler_rows(cluster_of(run.path)),
-        learners=learner_rows(cluster_of(run.path)),
-        lags=lag_words(cluster_of(run.path)),
-        machine=json.dumps(run.machine, indent=2) if run.machine else "",
+        rollouts=embedded({**shown, "units": vars(units_of(run.measure))}) if shown["steps"] or live else None,
+        recorded=bool(shown["steps"]),
         footer=f"hocket {__version__} · {run.path.name}",
     )
+
+
+def overview(
+    run: RunRecord, steps: Sequence[Mapping[str, Any]], latest: Sequence[Mapping[str, Any]] | None = None
+) -> dict[str, Any]:
+    """What `overview.html` shows: the gain, the diagnosis, curves, roles and what changed in the answers.
+
+    Args:
+        run: as read. steps: the recorded ones, as `rollouts` gives them. latest: as for `diagnosis_of`.
+    """
+    charts, units = drawn(curves(run, steps)), units_of(run.measure)
+    return {
+        "chips": _chips(run),
+        "hero": hero(run),
+        "units": units,
+        "unseen": MEASURES.get(run.measure, ACCURACY).each,
+        "facts": _facts(run),
+        "diagnosis": diagnosis_of(run, latest),
+        "charts": charts,
+        "first": CURVES_FIRST if len(charts) < 2 * CURVES_FIRST else CURVES_FIRST + 3,
+        "roles": table(steps, run.trained, run.config, units),
+        "table": before_and_after(run),
+    }
+
+
+def notes(run: RunRecord) -> dict[str, Any]:
+    """What `notes.html` shows: settings, messages, processes and machine."""
+    return {
+        "messages": run.messages[-200:],
+        "config": run.config_text,
+        "samplers": sampler_rows(cluster_of(run.path)),
+        "learners": learner_rows(cluster_of(run.path)),
+        "lags": lag_words(cluster_of(run.path)),
+        "machine": json.dumps(run.machine, indent=2) if run.machine else "",
+    }
 
 
 def diagnosis_of(run: RunRecord, latest: Sequence[Mapping[str, Any]] | None = None) -> list[str]:
@@ -98,12 +123,16 @@ def template(name: str, *folders: Path) -> jinja2.Template:
     return environment.get_template(name)
 
 
-def policy(*scripts: str) -> str:
-    """The Content-Security-Policy of a page: nothing is fetched or sent, and no script runs but these."""
+def policy(*scripts: str, connect: bool = False) -> str:
+    """The Content-Security-Policy of a page: nothing is fetched or sent, and no script runs but these.
+
+    With `connect` scripts may ask the server that the page comes from.
+    """
     hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
     allowed = " ".join(f"'sha256-{one}'" for one in hashes) or "'none'"
     # Styles and pictures stand in the page, where they can load nothing.
     inline = "style-src 'unsafe-inline'; img-src data:"
+    inline += "; connect-src 'self'" if connect else ""
     return f"default-src 'none'; script-src {allowed}; {inline}; base-uri 'none'; form-action 'none'"
 
 
@@ -268,7 +297,7 @@ def _facts(run: RunRecord) -> list[tuple[str, str]]:
         facts.append(("best measured", f"{show(value)} at step {best.get('step')}"))
     ended = summary.get("reason") or summary.get("exit")
     if ended:
-        facts.append(("ended", str(ended)))
+        facts.append(("state" if ended == "training" else "ended", str(ended)))
     return facts
 
 

@@ -58,8 +58,11 @@ class RunRecord:
         return list(read_json_lines(self.path / "rollouts" / f"step-{step:06d}.jsonl", log_problem))
 
 
-def read_run(path: Path) -> RunRecord:
+def read_run(path: Path, *, live: bool = False) -> RunRecord:
     """Reads the run in folder `path`. What is damaged is left out, logged, and named among its messages.
+
+    With `live` its `summary.json` is left out, which in a run that was resumed is of an earlier end; and nothing is
+    logged, since the run is read again and again.
 
     Raises:
         ConfigurationError: when the folder holds neither metrics nor a configuration.
@@ -70,9 +73,10 @@ def read_run(path: Path) -> RunRecord:
     rows = list(read_json_lines(path / "metrics.jsonl", problems.append, {"step": int}))
     text = _text(path / "config.yaml")
     config = _mapping(path / "config.yaml", load_yaml, problems)
-    summary = {**_outline(rows, config), **_mapping(path / "summary.json", json.loads, problems)}
+    ended = _mapping(path / "summary.json", json.loads, problems) if not live else {}
+    summary = {**_outline(rows, config), **ended}
     machine = _mapping(path / "machine.json", json.loads, problems)
-    for problem in problems:
+    for problem in () if live else problems:
         log_problem(problem)
     found = (re.fullmatch(r"step-(\d+)\.jsonl", file.name) for file in (path / "rollouts").glob("step-*.jsonl"))
     return RunRecord(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from hocket.apps.report.conversations import NAMED, Conversations, content, digits, least_size, short
-from hocket.apps.report.groups import SampleGroup, advantage_of, group_episodes, reward_of
+from hocket.apps.report.conversations import NAMED, Conversations, digits, least_size, short
+from hocket.apps.report.groups import SampleGroup, group_episodes
 from hocket.apps.report.reading import RunRecord
 from hocket.apps.report.roles import StepTotals
 from hocket.core.pictures import data_url
+from hocket.train.answers import advantage_of, prompt_text, reward_of
 
 STEPS = 24
 """Steps shown at most: the first, the last, and others evenly between."""
@@ -35,16 +34,24 @@ def rollouts(run: RunRecord, latest: Sequence[Mapping[str, Any]] | None = None) 
     """
     steps = chosen(run.steps, STEPS)
     room = ROOM // max(len(steps), 1)
-    found = []
-    for step in steps:
-        episodes = latest if latest is not None and step == steps[-1] else run.episodes(step)
-        if episodes:
-            found.append(_step(step, group_episodes(episodes), room) | {"summed": StepTotals.of(episodes).to_json()})
-    return {"steps": found, "pictures": _pictures(run.path / "media", found)}
+    read = {steps[-1]: latest} if steps and latest is not None else {}
+    found = [data for step in steps if (data := recorded_step(run, step, room, read.get(step)))]
+    return {"steps": found, "pictures": pictures_shown(run, found)}
 
 
-def _pictures(folder: Path, steps: Sequence[Data]) -> dict[str, str]:
+def recorded_step(
+    run: RunRecord, step: int, room: int = ROOM // STEPS, episodes: Sequence[Mapping[str, Any]] | None = None
+) -> Data | None:
+    """The data of one step, with conversations of `room` characters at most; None where nothing is recorded."""
+    episodes = run.episodes(step) if episodes is None else episodes
+    if not episodes:
+        return None
+    return _step(step, group_episodes(episodes), room) | {"summed": StepTotals.of(episodes).to_json()}
+
+
+def pictures_shown(run: RunRecord, steps: Sequence[Data]) -> dict[str, str]:
     """The pictures that conversations show, by the beginnings of their digests, as data URLs; those that fit."""
+    folder = run.path / "media"
     turns = [turn for step in steps for row in step["groups"] for turn in row.get("turns", ())]
     shown = dict.fromkeys(
         name for turn in turns for message in turn["messages"] for name in message.get("pictures", ())
@@ -107,7 +114,7 @@ def _row(group: SampleGroup, agents: Sequence[str]) -> Data:
     return {
         "number": group.number,
         "scenario": group.scenario,
-        "prompt": short(_prompt(scenario.get("prompt")), 300),
+        "prompt": short(prompt_text(scenario.get("prompt")), 300),
         "answer": None if answer is None else short(str(answer), 300),
         "mean": digits(group.mean),
         "std": digits(group.std),
@@ -136,9 +143,3 @@ def _flags(episode: Mapping[str, Any], kept: bool) -> list[str]:
     flags += ["discarded"] if episode.get("discarded") and not episode.get("failure") else []
     flags += [str(episode["source"])] if episode.get("source", "own") != "own" else []
     return flags + (["left out"] if not kept and not flags else [])
-
-
-def _prompt(prompt: Any) -> str:
-    if isinstance(prompt, list):
-        return "\n".join(content(message.get("content")) for message in prompt if isinstance(message, Mapping))
-    return "" if prompt is None else prompt if isinstance(prompt, str) else json.dumps(prompt, ensure_ascii=False)

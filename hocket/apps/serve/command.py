@@ -40,7 +40,7 @@ def serve(
     from hocket.apps.serve.source import ModelSource
 
     bounds = Bounds(tokens=options.max_tokens, requests=options.max_requests, body_bytes=options.max_body)
-    with _asked_to_end() as end:
+    with until_asked_to_end() as end:
         backend = CurrentBackend(
             ModelSource.of(path, pairs, trust=options.trust), bounds=bounds, keys=keys, seed=options.seed, say=say
         )
@@ -70,7 +70,7 @@ def serve_tinker(
     name = options.name or (options.run if options.run in ("nano", "smollm2") else Path(where).name or where)
     folder = Path(options.folder or Path(options.runs) / "tinker")
     bounds = Bounds(tokens=options.max_tokens, body_bytes=max(options.max_body, PASS_BYTES), work_seconds=None)
-    with _asked_to_end() as end:
+    with until_asked_to_end() as end:
         server = TinkerServer(
             where, name, folder, host=options.host, port=options.port, keys=keys, seed=options.seed, bounds=bounds
         )
@@ -109,7 +109,7 @@ def _keys(options: argparse.Namespace) -> list[str]:
 
 
 @contextmanager
-def _asked_to_end() -> Iterator[threading.Event]:
+def until_asked_to_end() -> Iterator[threading.Event]:
     """An event that Ctrl-C, SIGTERM and SIGHUP set."""
     end = threading.Event()
     with asked_to_end(lambda number: end.set()):

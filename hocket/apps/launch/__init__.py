@@ -1,0 +1,1 @@
+"""Jobs that train on machines elsewhere: what `hocket launch` writes and sends."""
