@@ -56,7 +56,7 @@ class GroupPreference(Objective):
         credit = (occurrences.advantage.detach() * occurrences.weight).to(dtype)
         unit, size = group_places(batch)
         counted = occurrences.weight != 0
-        members = segment_count(unit[counted], size).clamp(min=1)
+        members = segment_count(unit[counted], size).clamp(min=1).to(dtype)
         margin = self.beta / members * segment_sum(torch.where(counted, credit * drift, 0.0), unit, size)
         used = segment_count(unit[credit != 0], size) > 0
         metrics = {

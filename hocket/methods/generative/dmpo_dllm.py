@@ -2,8 +2,9 @@
 
 Policy gradients seek one mode. DMPO minimises the cross-entropy from p*(x) ~ p_ref(x) exp(r(x) / alpha), which keeps
 all modes in their ratio: samples of the present policy get importance weights towards p*, by their ELBOs, and the loss
-is the weighted denoising cross-entropy. As all weights of few samples are positive, the weights that -r would give are
-subtracted.
+is the weighted denoising cross-entropy. As all weights of few samples are positive, a baseline is subtracted. The paper
+names three. Of these the mean weight 1/G alone leaves the minimum where it is; with the weights at -r, or those of the
+likelihood ratio, the expected update does not depend on the policy, and a mode is lost.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ class TiltedWeights(Credit):
 
     Attributes:
         temperature: alpha of the tilted base exp(R / alpha).
-        baseline: b. `opposite`: the softmax at -R; `mean`: 1/G; `ratio`: the softmax of the log-ratio alone; `none`: 0,
-            with which the minimum is at p* itself.
+        baseline: b. `mean`: 1/G, in expectation the same gradient at the policy that sampled; `opposite`: the softmax at
+            -R; `ratio`: the softmax of the log-ratio alone; `none`: 0.
     """
 
     temperature: float = 0.1
-    baseline: Baseline = "opposite"
+    baseline: Baseline = "mean"
 
     least_samples: ClassVar[int] = 2
     reads: ClassVar[frozenset[Column]] = frozenset({Column.REFERENCE, Column.BEHAVIOUR})
@@ -83,15 +84,17 @@ DMPO_DLLM = DIFFU_GRPO.but(
     source="Zhu et al., arXiv:2510.08233; code of yuchen-zhu-zyc/DMPO",
     catalogue_ids=("dmpo-dllm",),
     axes=("objective", "policy"),
-    formula="L = mean_g sum_i (w_i - b_i) (-B(y_i)),  w = softmax_g(B_ref - B_old + R/alpha),  "
-    "b = softmax_g(B_ref - B_old - R/alpha),  B(y) = 1/2 sum over a mask and its complement of L/m sum log pi(y_k)",
+    formula="L = mean_g sum_i (w_i - 1/G) (-B(y_i)),  w = softmax_g(B_ref - B_old + R/alpha),  "
+    "B(y) = 1/2 sum over a mask and its complement of L/m sum log pi(y_k)",
     conventions={
         **LOOKED,
         "alpha": "0.1",
         "masks": LOOKED["masks"] + "; one complementary pair, m even in 1..L; the same for weights and loss",
         "scale": "the release's mean over masked tokens is this loss over the number of places",
         "group of one": "weight 1 less 1, so 0",
-        "constant group": "advantage 0 with the shipped baseline",
+        "constant group": "drawn to the base, by its likelihood ratio; advantage 0 with credit.baseline = opposite",
+        "baseline": "the mean weight; the release's is the softmax at -R (credit.baseline = opposite), with which one "
+        "mode is lost",
         "clip": "none",
         "KL": "in the target",
     },
