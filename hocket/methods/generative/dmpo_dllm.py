@@ -41,8 +41,8 @@ class TiltedWeights(Credit):
 
     Attributes:
         temperature: alpha of the tilted base exp(R / alpha).
-        baseline: b. `mean`: 1/G, in expectation the same gradient at the policy that sampled; `opposite`: the softmax at
-            -R; `ratio`: the softmax of the log-ratio alone; `none`: 0.
+        baseline: b. `mean`: 1/G, with the same expected gradient at the policy that sampled; `opposite`: the softmax
+            at -R; `ratio`: the softmax of the log-ratio alone; `none`: 0.
     """
 
     temperature: float = 0.1

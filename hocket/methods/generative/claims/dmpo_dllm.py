@@ -80,7 +80,7 @@ def weights_sum_to_zero() -> Finding:
             rows = [row[0] for row in inspect_rows(recipe, recorded(seed)["trajectories"])["advantages"]]
             totals += [abs(sum(rows[0::2])), abs(sum(rows[1::2]))]
         still.append(float(gradient(OPPOSITE, recorded(seed, (0.7, 0.2))).abs().max()))
-    return Finding(max(totals) < EXACT and max(still) == 0.0, say(sums=max(totals), gradient_of_equal=max(still)))
+    return Finding(max(totals) < EXACT and max(still) < EXACT, say(sums=max(totals), gradient_of_equal=max(still)))
 
 
 def target() -> torch.Tensor:
@@ -109,9 +109,7 @@ def slope(baseline: str, share: int) -> torch.Tensor:
     return found
 
 
-@claim(
-    "The mean weight as baseline leaves the expected gradient, pi - p*; with that at -r it is p- - p*, at any policy."
-)
+@claim("The mean weight as baseline leaves the expected gradient pi - p*; that at -r makes it p- - p* at any policy.")
 def only_the_mean_leaves_the_gradient() -> Finding:
     opposed = REFERENCE * (-torch.tensor(REWARDS, dtype=torch.float64) / ALPHA).exp()
     policies = {share: torch.tensor([share, 8 - share, 3, 1], dtype=torch.float64) / 12 for share in (1, 4, 7)}
