@@ -44,25 +44,25 @@ def sampler() -> Denoiser:
 
 def probed(policy: Denoiser, law: Any, **how: Any) -> list[Trajectory]:
     options = (Sampling(law), Probes(3, 0.4, 0.9))
-    asked = [Assignment(Scenario(f"s{n}", f"{n} top left"), 2, options=options, **how) for n in range(2)]
+    requests = [Assignment(Scenario(f"s{n}", f"{n} top left"), 2, options=options, **how) for n in range(2)]
     player = ProbingPlayer(policy)
     player.reference = policy.frozen_copy()
-    return asyncio.run(player.play(asked, key=Key.of(5)))
+    return asyncio.run(player.play(requests, key=Key.of(5)))
 
 
 def test_a_probe_adds_shared_noise_and_its_action_undoes_it() -> None:
-    found = probed(sampler(), FlowODE())
-    for one in found:
-        (turn,) = one.turns
+    output = probed(sampler(), FlowODE())
+    for entry in output:
+        (turn,) = entry.turns
         level = turn.observation["level"][:, None]
         assert turn.logp is None
-        assert np.allclose(turn.observation["state"] - level * turn.action, one.final_state, atol=1e-5)
+        assert np.allclose(turn.observation["state"] - level * turn.action, entry.final_state, atol=1e-5)
         assert [0.4 <= value < 0.9 for value in level[:, 0]] == [True] * 3
         assert (np.diff(level[:, 0]) > 0).all()
-    noise = [one.turns[0].action + one.final_state for one in found]
+    noise = [entry.turns[0].action + entry.final_state for entry in output]
     assert np.allclose(noise[0], noise[1], atol=1e-5)
     assert not np.allclose(noise[0], noise[2], atol=0.1)
-    assert not np.array_equal(found[0].final_state, found[1].final_state)  # type: ignore[arg-type]
+    assert not np.array_equal(output[0].final_state, output[1].final_state)  # type: ignore[arg-type]
 
 
 def test_a_law_with_noise_samples_with_it() -> None:
@@ -83,9 +83,9 @@ def test_a_picture_that_is_not_finite_has_no_probes() -> None:
     policy = sampler()
     with torch.no_grad():
         policy.module.write.fill_(math.nan)
-    one = probed(policy, FlowODE())[0]
-    assert one.turns == []
-    assert one.failure is not None
+    entry = probed(policy, FlowODE())[0]
+    assert entry.turns == []
+    assert entry.failure is not None
 
 
 def test_probing_is_checked_and_says_what_it_plays() -> None:
@@ -105,39 +105,39 @@ def policy() -> MaskedLM:
 
 def looked(policy: MaskedLM, masks: ElboMasks, samples: int = 4) -> list[Trajectory]:
     options = (Unmasking(likelihood="one-pass", hide=0.0), masks)
-    asked = Assignment(Scenario("s", "What is 2 + 2?"), samples, Decoding(), options=options)
-    return asyncio.run(LookingPlayer(policy).play([asked], key=Key.of(1)))
+    requests = Assignment(Scenario("s", "What is 2 + 2?"), samples, Decoding(), options=options)
+    return asyncio.run(LookingPlayer(policy).play([requests], key=Key.of(1)))
 
 
 @pytest.mark.parametrize("masks", [GaussMasks(3), ComplementaryMasks(2), GaussMasks(1)], ids=str)
 def test_weighted_looks_sum_to_the_elbo_of_an_answer(policy: MaskedLM, masks: ElboMasks) -> None:
-    found = looked(policy, masks)
-    batch = LookWeights()(pack(found))
+    output = looked(policy, masks)
+    batch = LookWeights()(pack(output))
     logp = policy.evaluate(batch, {Quantity.LOGP}).logp.detach()
     sums = trajectory_sums(logp[batch.occurrences.decision].double(), batch)
-    for one, total in zip(found, sums.tolist(), strict=True):
+    for entry, total in zip(output, sums.tolist(), strict=True):
         by_hand = 0.0
-        for turn, weight in zip(one.turns, LOOK_WEIGHTS.get(one), strict=True):
+        for turn, weight in zip(entry.turns, LOOK_WEIGHTS.get(entry), strict=True):
             state = MaskedState.read(turn.observation)
             assert (state.tokens[state.places] == policy.mask).all()
             if len(turn):
                 rows = torch.log_softmax(policy.logits([state]), -1).detach()
                 by_hand += weight * float(rows.gather(1, torch.from_numpy(turn.action)[:, None]).sum())
         assert total == pytest.approx(by_hand, rel=1e-5)
-        assert one.text == one.turns[0].text
+        assert entry.text == entry.turns[0].text
 
 
 def test_a_look_without_masked_places_has_no_decisions(policy: MaskedLM) -> None:
-    found = looked(policy, GaussMasks(5), samples=12)  # The lowest point is 0.047: most of its masks are empty.
-    assert min(len(turn) for one in found for turn in one.turns) == 0
-    assert all(len(one.turns) == 5 for one in found)
-    batch = pack(found)
-    assert len(policy.evaluate(batch, {Quantity.LOGP}).logp) == sum(one.length for one in found)
+    output = looked(policy, GaussMasks(5), samples=12)  # The lowest point is 0.047: most of its masks are empty.
+    assert min(len(turn) for entry in output for turn in entry.turns) == 0
+    assert all(len(entry.turns) == 5 for entry in output)
+    batch = pack(output)
+    assert len(policy.evaluate(batch, {Quantity.LOGP}).logp) == sum(entry.length for entry in output)
 
 
 def test_complements_cover_every_place_once(policy: MaskedLM) -> None:
-    for one in looked(policy, ComplementaryMasks(1), samples=8):
-        places = np.concatenate([MaskedState.read(turn.observation).places for turn in one.turns])
+    for entry in looked(policy, ComplementaryMasks(1), samples=8):
+        places = np.concatenate([MaskedState.read(turn.observation).places for turn in entry.turns])
         assert sorted(places.tolist()) == list(range(int(places.min()), int(places.min()) + 8))
 
 

@@ -30,8 +30,8 @@ SHAPE = FlowShape(8, 4, 16, 1, 1, ("0", "1", "top", "bottom", "left", "right"), 
 def branches(rollout: BackwardSampling, samples: int) -> list[Trajectory]:
     """A branch set of a sampler that predicts nothing, so that its states are a linear-Gaussian chain."""
     policy = Denoiser(SHAPE, Key.of(3))
-    asked = [Assignment(Scenario("s", "0 top left"), samples, options=(rollout.sampling(),))]
-    return asyncio.run(DenoisingPlayer(policy).play(asked, key=Key.of(5)))
+    requests = [Assignment(Scenario("s", "0 top left"), samples, options=(rollout.sampling(),))]
+    return asyncio.run(DenoisingPlayer(policy).play(requests, key=Key.of(5)))
 
 
 @claim("The trained steps are the last k, and k grows towards the first until all are trained.")
@@ -46,29 +46,29 @@ def the_window_grows_towards_the_first() -> Finding:
 @claim("A branch set shares its fork; steps before it are no decisions; pictures vary by the noise after it alone.")
 def a_branch_set_varies_by_the_interval_alone() -> Finding:
     rollout = B2_DIFFURL.rollout.at(1)  # type: ignore[attr-defined]
-    found = branches(rollout, 64)
-    forks = np.stack([one.turns[0].observation["state"][0] for one in found])
-    decisions = {len(one.turns[0]) for one in found}
+    output = branches(rollout, 64)
+    forks = np.stack([entry.turns[0].observation["state"][0] for entry in output])
+    decisions = {len(entry.turns[0]) for entry in output}
     steps = steps_of(FlowSDE(0.7), flow_schedule(10), rollout.window)
     mean, variance = forks[0].astype(np.float64), 0.0
     for step in steps[6:]:
         mean, variance = step.state * mean, step.state**2 * variance + step.deviation**2
-    pictures = np.stack([np.asarray(one.final_state, np.float64) for one in found])
+    pictures = np.stack([np.asarray(entry.final_state, np.float64) for entry in output])
     ratio = float(np.square(pictures - mean).mean() / variance)
     policy = Denoiser(SHAPE, Key.of(3))
-    batch = pack(found)
-    levels = {float(row["level"]) for one in found for row in one.turns[0].observation}
+    batch = pack(output)
+    levels = {float(row["level"]) for entry in output for row in entry.turns[0].observation}
     same, late = float(np.ptp(forks, axis=0).max()), max(levels) < flow_schedule(10)[6] + 1e-9
     policy.evaluate(batch, ())
     holds = same == 0.0 and decisions == {4} and late and abs(ratio - 1) < 0.07
-    return Finding(holds, say(forks_differ_by=same, decisions=len(found) * 4, variance_over_the_noises=ratio))
+    return Finding(holds, say(forks_differ_by=same, decisions=len(output) * 4, variance_over_the_noises=ratio))
 
 
 def expected(rewards: Sequence[float], past: Sequence[float], everyone: Sequence[float]) -> list[float]:
     """The advantages of one branch set, counted here: best and worst, beyond the shipped threshold of 0.5."""
     known = [*past, *rewards][-32:]
     known = known if len(known) >= 16 else list(everyone)
-    scores = [(one - np.mean(known)) / (np.std(known) + 1e-6) for one in rewards]
+    scores = [(entry - np.mean(known)) / (np.std(known) + 1e-6) for entry in rewards]
     best, worst = int(np.argmax(scores)), int(np.argmin(scores))
     result = [0.0] * len(rewards)
     for place, keep in ((best, scores[best] > 0.5), (worst, scores[worst] < -0.5)):
@@ -88,18 +88,18 @@ def rows_of(seed: int, spread: float) -> list[dict[str, Any]]:
 
 @claim("Of a branch set the best and the worst are kept, where beyond 0.5 deviations of the prompt's recent scores.")
 def best_and_worst_are_kept() -> Finding:
-    gaps, kept, past = [], [], Key.of(9).numpy().normal(1.0, 2.0, 40).tolist()
+    gaps, retained, past = [], [], Key.of(9).numpy().normal(1.0, 2.0, 40).tolist()
     for seed in range(20):
         rows = rows_of(seed, 3.0 if seed % 2 else 0.0)
         everyone = [row["scores"]["reward"] for row in rows]
         state = {"credit": {"returns": {"g0": past}}}
         result = inspect_rows(B2_DIFFURL, rows, **state)
-        found = [row[0] for row in result["advantages"]]
+        output = [row[0] for row in result["advantages"]]
         by_hand = [*expected(everyone[:6], past, everyone), *expected(everyone[6:], (), everyone)]
-        gaps.append(gap(found, by_hand))
-        kept += [sum(one != 0 for one in part) for part in (found[:6], found[6:])]
-        gaps.append(gap([float(any(row)) for row in result["weight"]], [float(one != 0) for one in by_hand]))
-    return Finding(max(gaps) < EXACT and {0, 1, 2} >= set(kept) >= {1, 2}, say(off=max(gaps), kept=kept))
+        gaps.append(gap(output, by_hand))
+        retained += [sum(entry != 0 for entry in part) for part in (output[:6], output[6:])]
+        gaps.append(gap([float(any(row)) for row in result["weight"]], [float(entry != 0) for entry in by_hand]))
+    return Finding(max(gaps) < EXACT and {0, 1, 2} >= set(retained) >= {1, 2}, say(off=max(gaps), retained=retained))
 
 
 @claim("The returns of a prompt are remembered from step to step, the last 32 of them.")
@@ -120,15 +120,15 @@ def the_gradient_is_the_clipped_surrogates() -> Finding:
         rows = rows_of(seed, 0.0)
         everyone = [row["scores"]["reward"] for row in rows]
         advantages = [*expected(everyone[:6], (), everyone), *expected(everyone[6:], (), everyone)]
-        chosen = sum(one != 0 for one in advantages)
+        chosen = sum(entry != 0 for entry in advantages)
         slopes = []
         for row, advantage in zip(rows, advantages, strict=True):
             ratio = np.exp(np.array(row["logp"]) - np.array(row["logp_behaviour"]))
             cut = ratio > 1.2 if advantage > 0 else ratio < 0.8
             slopes.append(-np.where(cut, 0.0, ratio * advantage) / 4 / chosen)
-        found = gradient(B2_DIFFURL, document(rows))
-        gaps.append(gap(found, torch.from_numpy(np.concatenate(slopes))))
-        still += int((found == 0).sum())
+        output = gradient(B2_DIFFURL, document(rows))
+        gaps.append(gap(output, torch.from_numpy(np.concatenate(slopes))))
+        still += int((output == 0).sum())
     return Finding(max(gaps) < EXACT and still > 0, say(largest_difference=max(gaps), decisions_without=still))
 
 

@@ -102,25 +102,27 @@ def a_probe_is_minus_the_error() -> Finding:
         policy.module.write.normal_(0.0, 0.3, generator=Key.of(4).torch())
     sampling = DGPO.rollout._options()[0].sampling()  # type: ignore[attr-defined]
     options = (sampling, Probes(3, 0.2))
-    asked = [Assignment(Scenario(f"s{number}", f"{number} top left"), 2, options=options) for number in range(2)]
-    found = asyncio.run(ProbingPlayer(policy).play(asked, key=Key.of(5)))
-    batch = pack(found)
+    requests = [Assignment(Scenario(f"s{number}", f"{number} top left"), 2, options=options) for number in range(2)]
+    output = asyncio.run(ProbingPlayer(policy).play(requests, key=Key.of(5)))
+    batch = pack(output)
     logp = policy.evaluate(batch, {Quantity.LOGP}).logp.detach()
     errors, shared = [], []
-    for one in found:
-        (turn,) = one.turns
+    for entry in output:
+        (turn,) = entry.turns
         rows, level = turn.observation, torch.from_numpy(turn.observation["level"])
-        noise = turn.action + one.final_state
-        state = (1 - level.numpy()[:, None]) * one.final_state + level.numpy()[:, None] * noise
-        words = torch.from_numpy(np.repeat(SHAPE.encode(asked[int(one.scenario.id[1])].scenario.prompt)[None], 3, 0))  # type: ignore[arg-type]
+        noise = turn.action + entry.final_state
+        state = (1 - level.numpy()[:, None]) * entry.final_state + level.numpy()[:, None] * noise
+        words = torch.from_numpy(
+            np.repeat(SHAPE.encode(requests[int(entry.scenario.id[1])].scenario.prompt)[None], 3, 0)
+        )  # type: ignore[arg-type]
         with torch.no_grad():
             velocity = policy.module(torch.from_numpy(state).float(), level.float(), words.long()).double().numpy()
-        errors.append(np.square(noise - np.asarray(one.final_state) - velocity).sum(1))
+        errors.append(np.square(noise - np.asarray(entry.final_state) - velocity).sum(1))
         shared.append(np.concatenate([rows["level"], noise.flatten()]))
     constant = logp.numpy() + np.concatenate(errors)
     same = max(gap(shared[0], shared[1]), gap(shared[2], shared[3]))
-    apart = gap(found[0].final_state, found[1].final_state)
-    levels = np.concatenate([one.turns[0].observation["level"] for one in found])
+    apart = gap(output[0].final_state, output[1].final_state)
+    levels = np.concatenate([entry.turns[0].observation["level"] for entry in output])
     inside = bool((levels >= 0.2).all() and (levels <= 1).all())
     quiet = isinstance(sampling, Sampling) and sampling.law.silent
     holds = float(np.ptp(constant)) < 1e-3 and same < 1e-5 and apart > 1e-3 and gap(shared[0], shared[2]) > 0.1

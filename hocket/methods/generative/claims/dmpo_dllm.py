@@ -55,7 +55,7 @@ def by_hand(rows: Sequence[dict[str, Any]], opposite: bool) -> torch.Tensor:
     for name in ("g0", "g1"):
         members = [number for number, row in enumerate(rows) if row["group"] == name]
         gaps = [np.array(rows[n]["logp_ref"]) - np.array(rows[n]["logp_behaviour"]) for n in members]
-        drift = np.array([np.sum(factor * one) for one in gaps])
+        drift = np.array([np.sum(factor * entry) for entry in gaps])
         tilt = np.array([rows[n]["scores"]["reward"] / ALPHA for n in members])
         weight = softmax(drift + tilt) - (softmax(drift - tilt) if opposite else 1 / len(members))
         for number, share in zip(members, weight, strict=True):
@@ -93,8 +93,8 @@ def the_minimum_is_the_tilted_base() -> Finding:
     gaps = []
     for copies in ((1, 1, 1, 1), (5, 1, 2, 4), (2, 9, 1, 3)):
         old = torch.tensor(copies, dtype=torch.float64)
-        one = Bandit(REWARDS, (old / old.sum()).log(), REFERENCE.log(), copies)
-        gaps.append(gap(one.minimise(SINGLE.but({"credit.baseline": "none"})), target()))
+        entry = Bandit(REWARDS, (old / old.sum()).log(), REFERENCE.log(), copies)
+        gaps.append(gap(entry.minimise(SINGLE.but({"credit.baseline": "none"})), target()))
     wanted = target()
     return Finding(max(gaps) < 1e-6, say(off_the_target=max(gaps), ratio_of_modes=float(wanted[1] / wanted[0])))
 
@@ -103,10 +103,10 @@ def slope(baseline: str, share: int) -> torch.Tensor:
     """d loss / d logits `[4]` at a policy with probabilities (share, 8 - share, 3, 1)/12, which every sample is of."""
     copies = (share, 8 - share, 3, 1)
     old = (torch.tensor(copies, dtype=torch.float64) / 12).log()
-    one, recipe = Bandit(REWARDS, old, REFERENCE.log(), copies), SINGLE.but({"credit.baseline": baseline})
+    entry, recipe = Bandit(REWARDS, old, REFERENCE.log(), copies), SINGLE.but({"credit.baseline": baseline})
     logits = old.clone().requires_grad_()
-    (found,) = torch.autograd.grad(one.loss(recipe, logits, one.batch(recipe)), logits)
-    return found
+    (output,) = torch.autograd.grad(entry.loss(recipe, logits, entry.batch(recipe)), logits)
+    return output
 
 
 @claim("The mean weight as baseline leaves the expected gradient pi - p*; that at -r makes it p- - p* at any policy.")
@@ -141,8 +141,8 @@ def modes(recipe: Recipe) -> list[list[float]]:
 def both_modes_are_kept() -> Finding:
     tilted = REFERENCE * (torch.tensor(UNEVEN, dtype=torch.float64) / ALPHA).exp()
     wanted = (tilted / tilted.sum())[:2].tolist()
-    off = max(gap(one, wanted) for one in modes(DMPO_DLLM))
-    lost = {recipe.name: max(min(one) for one in modes(recipe)) for recipe in (GRPO, OPPOSITE)}
+    off = max(gap(entry, wanted) for entry in modes(DMPO_DLLM))
+    lost = {recipe.name: max(min(entry) for entry in modes(recipe)) for recipe in (GRPO, OPPOSITE)}
     lost = {"of GRPO": lost["grpo"], "with the baseline at -r": lost["dmpo-dllm"]}
     return Finding(off < 0.05 and max(lost.values()) < 0.02, say(target=wanted, off_the_target=off, lesser_mode=lost))
 
@@ -153,7 +153,7 @@ claim.shipped(
     "shaping",
     "credit",
     "objective",
-    task="sums",
+    task="sums?terms=2&digits=2",
     settings={"model": "nano-mdlm", "curriculum.prompts": 8},
     sees=lambda run: {"looks": float(run.results[0].batch.turns if run.results[0].batch is not None else 0)},
 )

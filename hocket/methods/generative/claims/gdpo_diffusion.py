@@ -63,22 +63,22 @@ def by_points(table: Table, places: int, points: int) -> float:
 
 def estimates(masks: ElboMasks, table: Table, places: int, count: int) -> np.ndarray:
     """What looks drawn as they ship estimate, `[count]`."""
-    draws, found = Key.of(0).derive("estimates").numpy(), np.zeros(count)
+    draws, output = Key.of(0).derive("estimates").numpy(), np.zeros(count)
     for number in range(count):
         drawn = [tuple(np.flatnonzero(mask).tolist()) for mask in masks.draw(places, draws)]
         weights = masks.weights([len(mask) for mask in drawn], places)
-        found[number] = sum(weight * table.get(mask, 0.0) for mask, weight in zip(drawn, weights, strict=True))
-    return found
+        output[number] = sum(weight * table.get(mask, 0.0) for mask, weight in zip(drawn, weights, strict=True))
+    return output
 
 
 def even(table: Table, places: int, passes: int, count: int) -> np.ndarray:
     """Double Monte Carlo: t even in (0, 1), the masks drawn at it; `[count]`."""
-    draws, found = Key.of(0).derive("double").numpy(), np.zeros(count)
+    draws, output = Key.of(0).derive("double").numpy(), np.zeros(count)
     for number in range(count):
         for level in draws.random(passes):
             mask = tuple(np.flatnonzero(draws.random(places) < level).tolist())
-            found[number] += table.get(mask, 0.0) / level / passes
-    return found
+            output[number] += table.get(mask, 0.0) / level / passes
+    return output
 
 
 @claim("With masks enumerated, N Gauss points are exact for answers of up to 2 N places, and off for longer ones.")
@@ -110,12 +110,12 @@ def the_elbo_is_the_mean_over_orders() -> Finding:
 def looks_are_unbiased_and_vary_less() -> Finding:
     table, _ = model_table(0)
     shipped = GDPO_DIFFUSION.rollout.masks  # type: ignore[attr-defined]
-    found = estimates(shipped, table, LENGTH, 4000)
+    output = estimates(shipped, table, LENGTH, 4000)
     pairs = estimates(ComplementaryMasks(1), table, LENGTH, 4000)
     plain = even(table, LENGTH, 2, 4000)
-    off = [(one.mean() - elbo(table, LENGTH)) / (one.std() / math.sqrt(4000)) for one in (found, pairs)]
-    variances = {"Gauss": found.var(), "complementary": pairs.var(), "double": plain.var()}
-    holds = max(abs(one) for one in off) < 3.5 and max(found.var(), pairs.var()) < plain.var() / 2
+    off = [(entry.mean() - elbo(table, LENGTH)) / (entry.std() / math.sqrt(4000)) for entry in (output, pairs)]
+    variances = {"Gauss": output.var(), "complementary": pairs.var(), "double": plain.var()}
+    holds = max(abs(entry) for entry in off) < 3.5 and max(output.var(), pairs.var()) < plain.var() / 2
     return Finding(holds and shipped.points == 2, say(errors_in_deviations=off, variance=variances))
 
 
@@ -163,7 +163,7 @@ claim.shipped(
     "rollout",
     "shaping",
     "objective",
-    task="sums",
+    task="sums?terms=2&digits=2",
     settings={"model": "nano-mdlm", "curriculum.prompts": 8},
     sees=lambda run: {"looks": float(run.results[0].batch.turns if run.results[0].batch is not None else 0)},
 )

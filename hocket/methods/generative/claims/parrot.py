@@ -27,7 +27,7 @@ def drawn(seed: int, count: int, rewards: int) -> np.ndarray:
 
 def brute(values: np.ndarray) -> list[bool]:
     """Non-dominated rows, pair by pair."""
-    return [not any((other >= one).all() and (other != one).any() for other in values) for one in values]
+    return [not any((other >= entry).all() and (other != entry).any() for other in values) for entry in values]
 
 
 @claim("The front is that of all pairs, ties kept, and no increasing change of one reward's scale moves it.")
@@ -65,17 +65,17 @@ def the_gradient_is_the_formulas() -> Finding:
             front = brute(np.array([[rows[n]["scores"][name] for name in ("large", "small")] for n in members]))
             for number, inside in zip(members, front, strict=True):
                 slopes[number] = np.full(3, -(inside / sum(front) - 1 / 6) / 2)
-        found = gradient(PARROT, document(rows))
-        gaps.append(gap(found, torch.from_numpy(np.concatenate(slopes))))
-        scaled.append(gap(found, gradient(PARROT, document(rows_of(seed, 10.0)))))
+        output = gradient(PARROT, document(rows))
+        gaps.append(gap(output, torch.from_numpy(np.concatenate(slopes))))
+        scaled.append(gap(output, gradient(PARROT, document(rows_of(seed, 10.0)))))
     return Finding(max(gaps) < EXACT and max(scaled) == 0.0, say(off=max(gaps), off_at_tenfold_scale=max(scaled)))
 
 
 @claim("A prompt whose samples are all on its front gives no gradient.")
 def equal_samples_give_no_gradient() -> Finding:
     rows = [{**row, "scores": {"reward": 0.0, "small": n, "large": -n}} for n, row in enumerate(rows_of(0))]
-    found = inspect_rows(PARROT, rows)["advantages"]
-    return Finding(gap(found, [[0.0] * 3] * 12) == 0.0, say(advantages=[row[0] for row in found]))
+    output = inspect_rows(PARROT, rows)["advantages"]
+    return Finding(gap(output, [[0.0] * 3] * 12) == 0.0, say(advantages=[row[0] for row in output]))
 
 
 SMALL = (1.0, 0.85, 0.55, 0.0, 0.4, 0.2, 0.6, 0.1)
