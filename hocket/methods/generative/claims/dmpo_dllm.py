@@ -154,6 +154,6 @@ claim.shipped(
     "credit",
     "objective",
     task="sums?terms=2&digits=2",
-    settings={"model": "nano-mdlm", "curriculum.prompts": 8},
+    settings={"model": "nano-mdlm"},
     sees=lambda run: {"looks": float(run.results[0].batch.turns if run.results[0].batch is not None else 0)},
 )

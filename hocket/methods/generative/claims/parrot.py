@@ -131,6 +131,5 @@ claim.shipped(
     "credit",
     "rewards",
     "objective",
-    settings={"curriculum.prompts": 4},
     sees=lambda run: {"on the front": _on_the_front(run)},
 )
