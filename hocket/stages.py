@@ -332,6 +332,11 @@ class Rollout(Stage):
         """The responses that it takes from the scenarios instead of sampling; None if it samples."""
         return next((part.replays for part in self.parts() if isinstance(part, Rollout)), None)
 
+    @fact
+    def retrospective(self) -> bool:
+        """Whether its decisions probe finished samples: they are no draws, so no KL can be estimated from them."""
+        return any(part.retrospective for part in self.parts() if isinstance(part, Rollout))
+
     def unfit(self, prompts: int) -> str | None:
         """Why it cannot sample `prompts` scenarios per step, with the correction, as one sentence; None if it can."""
         rollouts = (part for part in self.parts() if isinstance(part, Rollout))

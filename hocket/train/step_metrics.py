@@ -83,15 +83,15 @@ def engine_metrics(before: Mapping[str, int], after: Mapping[str, int]) -> Metri
 
 def credit_metrics(learner: Learner, assessed: Batch) -> Metrics:
     """Metrics of the credit of a learner's decisions, its idle stages, and its rewards after shaping."""
-    metrics = _credit_metrics(assessed.of_policy(learner.policy.name))
+    metrics = _credit_metrics(assessed.of_policy(learner.policy.name), draws=not learner.recipe.rollout.retrospective)
     metrics |= {f"idle/{stage}": 1.0 for stage in learner.idle}
     if learner.recipe.shaping:
         metrics["reward/shaped"] = finite_mean(returns(assessed)[counted_trajectories(assessed)].tolist())
     return metrics
 
 
-def _credit_metrics(batch: Batch) -> Metrics:
-    """Groups with signal, sampling entropy, KL to the reference."""
+def _credit_metrics(batch: Batch, *, draws: bool) -> Metrics:
+    """Groups with signal; sampling entropy and KL to the reference, if decisions are `draws` of the policy."""
     occurrences = batch.occurrences
     counted = occurrences.weight != 0
     signal = counted if occurrences.pairs is not None else counted & (occurrences.advantage != 0)
@@ -101,11 +101,11 @@ def _credit_metrics(batch: Batch) -> Metrics:
     metrics = {
         "groups/with_signal": float(len(set(batch.scenario[occurrences.trajectory[signal]].tolist()))),
         # The mean of -log-prob over sampled decisions estimates the sampling entropy per decision.
-        "entropy": float(-behaviour.mean()) if len(behaviour) else math.nan,
+        "entropy": float(-behaviour.mean()) if len(behaviour) and draws else math.nan,
     }
     if batch.value is not None and len(values := batch.value[occurrences.decision[counted]]):
         metrics["value/largest"] = float(values.abs().max())
-    if "reference" in batch.logp:
+    if "reference" in batch.logp and draws:
         reference = batch.logp["reference"]
         gap = (reference.values[sampled].double() - behaviour)[reference.present[sampled]]
         metrics["kl/reference"] = float((gap.exp() - 1 - gap).mean()) if len(gap) else math.nan

@@ -79,13 +79,21 @@ def test_a_sampler_learns_and_resumes_to_the_same_bits(tmp_path: Path, sampler: 
     assert said.code == 0, said.err
 
 
+def test_probes_of_the_bases_pictures_train(tmp_path: Path, sampler: Path) -> None:
+    words = ["--task", "drawn-digits", "--recipe", "diffusion-dpo", "--rollout.base", "true", "--model", sampler]
+    train(tmp_path, "run", *words, "--reward", f"{__file__}:Ink", steps=1, tiny=SMALL)
+    row = rows(tmp_path / "run")[1]
+    assert row["pairs/total"] == 2
+    assert row.get("kl/reference") is None
+
+
 def test_the_model_makes_the_kind(tmp_path: Path, masked: Path) -> None:
     interrupted(tmp_path, "--task", "sums", "--model", masked, "--recipe", "cj-grpo")
     said = call("eval", tmp_path / "whole", "--n", "4", "--samples", "2", "--json")
     assert said.code == 0, said.err
 
 
-@pytest.mark.parametrize("recipe", ["diffu-grpo", "coupled-grpo", "grpo"])
+@pytest.mark.parametrize("recipe", ["diffu-grpo", "coupled-grpo", "gdpo-diffusion", "dmpo-dllm"])
 def test_likelihoods_of_a_masked_model_train(tmp_path: Path, masked: Path, recipe: str) -> None:
     train(tmp_path, "run", "--task", "sums", "--model", masked, "--recipe", recipe, steps=1, tiny=SMALL)
 

@@ -33,9 +33,9 @@ class MaskFiller(OnePolicy):
         return policy  # type: ignore[no-any-return]
 
     def player(self, task: Task, policy: Any) -> Player:
-        from hocket.rollout.unmasking import UnmaskingPlayer
+        from hocket.rollout.elbo_looks import LookingPlayer
 
-        return UnmaskingPlayer(policy)
+        return LookingPlayer(policy)
 
     def describe(self, config: Config) -> str:
         return config.model

@@ -48,7 +48,7 @@ class Pictures(OnePolicy):
     name = "pictures"
     measure = ACCURACY
     takes_model = True
-    instead = "flow-grpo, dance-grpo, mix-grpo or grpo"
+    instead = "flow-grpo, dance-grpo, mix-grpo, diffusion-dpo or grpo"
 
     def made(self, config: Config, task: Task) -> Policy:
         from hocket.policies.denoising.denoiser import Denoiser
@@ -61,9 +61,9 @@ class Pictures(OnePolicy):
         return Denoiser.from_folder(Path(model_folder(config.model, config.runs)), POLICY)
 
     def player(self, task: Task, policy: Any) -> Player:
-        from hocket.rollout.denoising import DenoisingPlayer
+        from hocket.rollout.denoising_probes import ProbingPlayer
 
-        return DenoisingPlayer(policy)
+        return ProbingPlayer(policy)
 
     def describe(self, config: Config) -> str:
         return config.model

@@ -1,0 +1,1 @@
+"""DPPO on a point that has to go round an obstacle."""
