@@ -132,7 +132,9 @@ class Pointer(Carrying):
         if self.acts:
             raw = _scored(outputs[:, :, None], rows_read, changes, second)[:, :, 0] / math.sqrt(self.width)
             # What all rows have in common would only drive tanh to its ends, where no gradient passes.
-            outputs = LARGEST_SCORE * torch.tanh(raw - raw.mean(-1, keepdim=True))
+            some = _somewhere(there)
+            common = (raw * some).sum(-1, keepdim=True) / some.sum(-1, keepdim=True)
+            outputs = LARGEST_SCORE * torch.tanh(raw - common)
         answers = self._together(outputs.unflatten(0, (len(inputs), self.profiles)), steps)
         return answers.flatten(2) if self.acts else answers.mean(2)
 
@@ -156,8 +158,9 @@ class Pointer(Carrying):
     def forward(self, inputs: Tensor) -> Tensor:
         first = self._rows(inputs[:, 0])[..., : 1 + self.slots.fixed]
         # Samples of one scenario stand side by side and begin alike.
-        kinds, number = torch.unique_consecutive(first, return_inverse=True, dim=0)
-        return self._decided(inputs, self.encoded(kinds)[number])
+        other = torch.ones(len(first), dtype=torch.bool, device=first.device)
+        other[1:] = (first[1:] != first[:-1]).flatten(1).any(1)
+        return self._decided(inputs, self.encoded(first[other])[other.cumsum(0) - 1])
 
 
 def _somewhere(there: Tensor) -> Tensor:
@@ -207,8 +210,8 @@ class Ranked(Product):
 
     def _ranked(self, action: Tensor) -> Tensor:
         surest = torch.stack([part.logp(action[:, place]) for place, part in enumerate(self.parts)], 1)
-        order = torch.argsort(surest, 1, descending=True, stable=True)
-        return torch.cat([action, torch.argsort(order, 1)], 1)
+        order = torch.argsort(surest, dim=1, descending=True, stable=True)
+        return torch.cat([action, torch.argsort(order, dim=1)], 1)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from hocket.zoo.joint.routes import KINDS, Routes
 SUGGESTED: Mapping[str, Any] = {
     "curriculum.prompts": 32,
     "rollout.samples": 8,
-    "steps": 100,
+    "steps": 60,
     "credit.gamma": 1.0,
     "update.lr": 1e-3,
     "update.epochs": 1,
