@@ -81,7 +81,7 @@ def _pointer(
         raise ConfigurationError(
             "network.body = pointer reads what its agent sees, and a central critic a joint state; use ppo or rloo"
         )
-    return Pointer(sight.slots, wanted.inputs, hidden, acts=wanted.actor, key=key)
+    return Pointer(sight.slots, wanted.inputs, hidden, acts=wanted.actor, last_gain=wanted.gain, key=key)
 
 
 def _over_sets(

@@ -48,7 +48,9 @@ class Pointer(Carrying):
 
     talk: AttentionBlock | None
 
-    def __init__(self, slots: Slots, inputs: int, hidden: Sequence[int], *, acts: bool, key: Key) -> None:
+    def __init__(
+        self, slots: Slots, inputs: int, hidden: Sequence[int], *, acts: bool, last_gain: float, key: Key
+    ) -> None:
         super().__init__()
         width, self.blocks = layers_of(hidden, key)
         self.slots, self.acts, self.width, self.heads = slots, acts, width, HEADS if width % HEADS == 0 else 1
@@ -65,6 +67,7 @@ class Pointer(Carrying):
         self.wide, self.narrow = linear(width, 4 * width, key.derive("wide")), linear(4 * width, width, key.derive("n"))
         self.final = nn.LayerNorm(width)
         self.scores = linear(width, width if acts else 1, key.derive("scores"))
+        self.scores.weight.data *= last_gain
 
     @property
     def profiles(self) -> int:

@@ -37,6 +37,16 @@ def dispatcher(recipe: str | Recipe, task: str, seed: int, steps: int) -> Contro
     return cast(ControlPolicy, parts.lead.policy)
 
 
+def resized(policy: ControlPolicy, task: str) -> ControlPolicy:
+    """A policy with the same weights for a task with another number of rows."""
+    other = cast(JointTask, tasks.find(task))
+    wide = ControlPolicy(other.spaces(other.world.agents), key=policy.key, network=policy.network)
+    for part in policy.attached:
+        wide.attach(part)
+    wide.module.load_state_dict(policy.module.state_dict())
+    return wide
+
+
 def routes_of(task: str) -> Routes:
     """The world of a task."""
     return cast(Routes, cast(JointTask, tasks.find(task)).world)

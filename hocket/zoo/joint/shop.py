@@ -123,7 +123,8 @@ class Schedules(JointEnvironment):
     Attributes:
         machines, durations: `[B, J, O]`. done: operations of each job that are scheduled, `[B, J]`. ready, free: when
             each job `[B, J]` and machine `[B, M]` is. starts: of what is scheduled, `[B, J, O]`. bound: of the
-            makespan, `[B]`, and `first`, at the start.
+            makespan, `[B]`, and `first`, at the start. start, duration, machine: of each job's next operation, `[B, J]`; the
+        start is infinite where none is left.
     """
 
     def __init__(self, world: Shop, width: int) -> None:
@@ -133,6 +134,7 @@ class Schedules(JointEnvironment):
         self.starts, self.done = np.zeros(shape), np.zeros(shape[:2], np.int64)
         self.ready, self.free, self.left = np.zeros(shape[:2]), np.zeros((width, shape[2])), np.ones((width, shape[2]))
         self.bound, self.first, self.last = np.ones(width), np.ones(width), np.zeros(width, np.int64)
+        self._propagate()
 
     def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         for slot, seed in zip(slots, seeds, strict=True):
@@ -143,15 +145,16 @@ class Schedules(JointEnvironment):
         chosen = list(slots)
         self.done[chosen] = self.last[chosen] = 0
         self.ready[chosen] = self.free[chosen] = self.starts[chosen] = 0.0
+        self._propagate()
         return {}
 
-    def _next(self) -> tuple[Array, Array, Integers]:
-        """The earliest start, duration and machine of each job's next operation, `[B, J]`; infinite where none is."""
+    def _propagate(self) -> None:
+        """Sets the windows of each job's next operation."""
         place = np.minimum(self.done, self.world.machines - 1)[..., None]
-        machine = np.take_along_axis(self.machines, place, 2)[..., 0]
-        duration = np.take_along_axis(self.durations, place, 2)[..., 0]
-        start = np.maximum(self.ready, np.take_along_axis(self.free, machine, 1))
-        return np.where(self.done < self.world.machines, start, np.inf), duration, machine
+        self.machine = np.take_along_axis(self.machines, place, 2)[..., 0]
+        self.duration = np.take_along_axis(self.durations, place, 2)[..., 0]
+        start = np.maximum(self.ready, np.take_along_axis(self.free, self.machine, 1))
+        self.start = np.where(self.done < self.world.machines, start, np.inf)
 
     def _makespans(self) -> Array:
         """The lower bound `[B]` by the windows of all jobs and machines."""
@@ -163,7 +166,7 @@ class Schedules(JointEnvironment):
         return np.asarray(np.maximum(heads.max(1), (self.free + self.left).max(1)), np.float64)
 
     def step(self, actions: Sequence[NDArray[Any]], live: NDArray[np.bool_]) -> Moved:
-        start, duration, machine = self._next()
+        start, duration, machine = self.start, self.duration, self.machine
         copy = np.flatnonzero(live)
         job, begun = actions[0][copy], self.done.sum(1) > 0
         on, end = machine[copy, job], start[copy, job] + duration[copy, job]
@@ -172,6 +175,7 @@ class Schedules(JointEnvironment):
         self.left[copy, on] -= duration[copy, job]
         self.done[copy, job] += 1
         self.last[copy] = job
+        self._propagate()
         bound = np.where(live, np.maximum(self.bound, self._makespans()), self.bound)
         paid = (self.bound - bound) / self.first - ~begun
         self.bound = bound
@@ -179,15 +183,15 @@ class Schedules(JointEnvironment):
         return Moved(paid[:, None], over, np.zeros_like(over))
 
     def allowed(self) -> list[NDArray[np.bool_]]:
-        start, duration, machine = self._next()
-        end = start + duration
+        start, machine = self.start, self.machine
+        end = start + self.duration
         soonest = end.argmin(1)[:, None]
         rivals = machine == np.take_along_axis(machine, soonest, 1)
         mask = rivals & (start < np.take_along_axis(end, soonest, 1))
         return [mask | ~mask.any(1, keepdims=True)]
 
     def seen(self) -> list[NDArray[np.float32]]:
-        start, duration, machine = self._next()
+        start, duration, machine = self.start, self.duration, self.machine
         there = self.done < self.world.machines
         start = np.where(there, start, 0.0)
         unit = self.durations.mean((1, 2))[:, None]
