@@ -72,8 +72,8 @@ def _pointer(
 ) -> Pointer:
     if sight.slots is None or not sight.slots.pointers:
         raise ConfigurationError(
-            "network.body = pointer chooses among rows that it sees, and here an action is no row; use perceptron, or a "
-            "world such as routes:tsp"
+            "network.body = pointer chooses among rows that it sees, and here an action is no row; use perceptron, or "
+            "a world such as routes:tsp"
         )
     if settings.normalise:
         raise ConfigurationError("network.body = pointer reads rows as they are; drop network.normalise")

@@ -172,9 +172,9 @@ def _somewhere(there: Tensor) -> Tensor:
 
 
 def _scored(query: Tensor, rows: Tensor, changes: Tensor, change: nn.Module) -> Tensor:
-    """`q (h + W c)` of queries `[V, R, H, D]`, rows `[V, N, D]` and what changes of them `[V, R, N, d]`: `[V, R, H, N]`.
+    """`q (h + W c)`, `[V, R, H, N]`, of queries `[V, R, H, D]`, rows `[V, N, D]` and what changes of them.
 
-    The bias of `change` is left out: it is the same for all rows.
+    Changes are `[V, R, N, d]`. The bias of `change` is left out: it is the same for all rows.
     """
     weight: Tensor = change.weight  # type: ignore[assignment]
     still = (query.flatten(1, 2) @ rows.transpose(1, 2)).unflatten(1, query.shape[1:3])

@@ -1,7 +1,7 @@
 """One policy for many ways of solving, and a search among them: COMPASS (Chalumeau et al., arXiv:2311.13569).
 
-A constructive policy reads a latent z, uniform in a box, which stays through an episode. In training N latents are drawn
-for an instance, and the best alone gives a gradient,
+A constructive policy reads a latent z, uniform in a box, which stays through an episode. In training N latents are
+drawn for an instance, and the best alone gives a gradient,
 
     grad = (R(z*) - b) grad log pi(tau | z*),   z* = argmax_z R(z),
 
@@ -26,7 +26,7 @@ from hocket.agents.environments.wrapper import WrappedCourse, WrappedWorld
 from hocket.core.batch import Batch, GroupBy, Occurrences
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.worlds import JointEnvironment, JointWorld, Moved, Seat
+from hocket.core.worlds import JointWorld, Moved, Seat
 from hocket.core.wrappers import WorldWrapper
 from hocket.credit.units import trajectory_units
 from hocket.methods.base.rloo import RLOO
@@ -145,7 +145,9 @@ class Chosen(WrappedCourse):
         moved = self._course.step([action[:, 0].astype(np.int64)], moves)
         self.chosen = self.chosen | live
         here = moves[:, None]
-        return Moved(np.where(here, moved.rewards, 0.0), moved.terminated & here, moved.truncated & here, moved.failures)
+        return Moved(
+            np.where(here, moved.rewards, 0.0), moved.terminated & here, moved.truncated & here, moved.failures
+        )
 
     def seen(self) -> list[NDArray[np.float32]]:
         return [np.concatenate([self.latent, self._course.seen()[0]], 1)]
@@ -208,7 +210,7 @@ COMPASS_LATENT_SEARCH = RLOO.but(
     formula="grad = (R(z*) - 1/(N-1) sum_{z != z*} R(z)) grad log pi(tau | z*),  z* = argmax_z R(z),  z ~ U[-1, 1]^16",
     conventions={
         **RLOO.conventions,
-        "baseline": "the mean of the other latents' returns, 0 for a single one; the paper takes that of several starts",
+        "baseline": "the mean of the other latents' returns, 0 for a single one; the paper's is of several starts",
         "starts": "one, the depot",
         "latent": "a decision before the first, of the action's own numbers; the query reads it",
         "search": "CMA-ES of greedy rollouts, begun at the middle with deviation 0.5",

@@ -4,9 +4,9 @@ A policy that was trained by RL on past instances samples K solutions of a new o
 of a genetic algorithm, in place of random ones. The search itself is unchanged; crossover begins with good and diverse
 parents, which matters most where time is short.
 
-The solver is one of its own, for pyvrp has had no genetic algorithm since version 0.13: an individual is an order of all
-customers, cut into trips at the least cost (Prins 2004); children are by order crossover and a reversed piece; the best
-different ones survive. It has no local search, which the paper's solver has.
+The solver is one of its own, for pyvrp has had no genetic algorithm since version 0.13: an individual is an order of
+all customers, cut into trips at the least cost (Prins 2004); children are by order crossover and a reversed piece; the
+best different ones survive. It has no local search, which the paper's solver has.
 
     from hocket.methods.applications.earli import improved, policy_orders, random_orders
 
@@ -88,7 +88,9 @@ def children(parents: Orders, others: Orders, draw: np.random.Generator) -> Orde
     made = np.where(inside, parents, made)
     ends = np.sort(draw.integers(0, count, (many, 2)), 1)
     turned = (place >= ends[:, :1]) & (place <= ends[:, 1:]) & (draw.random((many, 1)) < 0.5)
-    return np.asarray(np.take_along_axis(made, np.where(turned, ends.sum(1, keepdims=True) - place, place), 1), np.int64)
+    return np.asarray(
+        np.take_along_axis(made, np.where(turned, ends.sum(1, keepdims=True) - place, place), 1), np.int64
+    )
 
 
 def improved(

@@ -1,9 +1,9 @@
 """Several vehicles that choose at once: PARCO (arXiv:2409.03811).
 
-A sequential decoder sends one vehicle at a time, so N customers take N steps. Here each of M vehicles has a query of its
-own, which reads the others' (`Communication`), and all choose in the same step: `log pi` is the sum over vehicles and
-steps, and about N / M steps are left. Where several choose one customer, the surest goes, which has chosen it with the
-highest probability, and the others stay for that step. Priorities are so learnt with the policy.
+A sequential decoder sends one vehicle at a time, so N customers take N steps. Here each of M vehicles has a query of
+its own, which reads the others' (`Communication`), and all choose in the same step: `log pi` is the sum over vehicles
+and steps, and about N / M steps are left. Where several choose one customer, the surest goes, which has chosen it with
+the highest probability, and the others stay for that step. Priorities are so learnt with the policy.
 
 The world is `routes:minmax`; the network the pointer of `hocket.policies.control_pointer`.
 """

@@ -91,7 +91,6 @@ class Routes:
 
     @property
     def loaded(self) -> bool:
-        """Whether loads are limited."""
         return self.kind in ("cvrp", "profiles")
 
     @property
@@ -136,8 +135,7 @@ class Routes:
         """The optimum of up to 10 customers; of one longer tour a bound; of anything else nothing."""
         instance = self.instance(seed)
         if self.rows - 1 <= EXACT:
-            trips = 1 if self.kind in ("tsp", "minmax") else self.rows
-            return BestValue(-best_cost(instance, trips))
+            return BestValue(-best_cost(instance, self.rows if self.loaded else 1))
         return BestValue(-one_tree_bound(instance), exact=False) if self.kind == "tsp" else None
 
     def open(self, width: int) -> Fleet:
@@ -184,8 +182,7 @@ class Fleet(JointEnvironment):
 
     def routes(self, slot: int) -> list[list[int]]:
         """The places of each vehicle's route in a copy, in order, without the depot at its ends."""
-        counts = self.made[slot]
-        return [self.stops[slot, vehicle, :count].tolist() for vehicle, count in enumerate(counts)]
+        return [self.stops[slot, vehicle, :count].tolist() for vehicle, count in enumerate(self.made[slot])]
 
     def step(self, actions: Sequence[NDArray[Any]], live: NDArray[np.bool_]) -> Moved:
         width, vehicles = self.at.shape

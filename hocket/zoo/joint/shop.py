@@ -43,7 +43,9 @@ def classic(name: str) -> tuple[Integers, Integers]:
     file = Path(spec.submodule_search_locations[0]) / "benchmarking" / "benchmark_instances.json"
     known = json.loads(file.read_text(encoding="utf-8"))
     if name not in known:
-        raise ConfigurationError(f"there is no classic job shop {name!r}{nearest(name, known)}; or take a size: shop:6x6")
+        raise ConfigurationError(
+            f"there is no classic job shop {name!r}{nearest(name, known)}; or take a size: shop:6x6"
+        )
     found = known[name]
     return np.array(found["machines_matrix"], np.int64), np.array(found["duration_matrix"], np.int64)
 
@@ -123,8 +125,8 @@ class Schedules(JointEnvironment):
     Attributes:
         machines, durations: `[B, J, O]`. done: operations of each job that are scheduled, `[B, J]`. ready, free: when
             each job `[B, J]` and machine `[B, M]` is. starts: of what is scheduled, `[B, J, O]`. bound: of the
-            makespan, `[B]`, and `first`, at the start. start, duration, machine: of each job's next operation, `[B, J]`; the
-        start is infinite where none is left.
+            makespan, `[B]`, and `first`, at the start. start, duration, machine: of each job's next operation;
+            the start is infinite where none is left.
     """
 
     def __init__(self, world: Shop, width: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from hocket.core.errors import ConfigurationError
@@ -59,7 +60,7 @@ def checked_makespan(machines: Table, durations: Table, starts: Table) -> float:
             uses.setdefault(int(machine), []).append((start, over))
     for machine, turns in uses.items():
         turns.sort()
-        for (_, over), (start, _) in zip(turns, turns[1:], strict=False):
+        for (_, over), (start, _) in itertools.pairwise(turns):
             if start < over:
                 raise ConfigurationError(f"machine {machine} begins at {start:g}, before {over:g}")
     return max(end for turns in uses.values() for _, end in turns)

@@ -96,9 +96,7 @@ def profiles_lower_the_cost() -> Finding:
     }
     rule = float(costs(world, nearest, UNSEEN)[0].mean())
     best = float(np.mean([-oracle.value for seed in UNSEEN if (oracle := world.oracle(seed)) is not None]))
-    return Finding(
-        found["camp-pvrp"] < min(found["parco"], rule), say(**found, nearest=rule, best=best)
-    )
+    return Finding(found["camp-pvrp"] < min(found["parco"], rule), say(**found, nearest=rule, best=best))
 
 
 def _figures(run: ShippedRun) -> dict[str, float]:

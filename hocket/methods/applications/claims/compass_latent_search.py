@@ -49,7 +49,7 @@ def with_one_latent_it_is_reinforce() -> Finding:
     return Finding(alone == [-3.5, 0.25, 2.0], say(credit=alone))
 
 
-@claim("The latent stays through an episode: who is shown another one at the first decision acts otherwise in later ones.")
+@claim("The latent of the first decision is seen in all later ones, whatever their actions say.")
 def the_latent_stays_through_an_episode() -> Finding:
     world = cast(LatentWorld, cast(JointTask, tasks.find(TASK)).world)
     course, draw, live = world.open(16), Key.of(4).numpy(), np.ones(16, bool)
@@ -98,7 +98,9 @@ def a_search_for_latents_beats_samples() -> Finding:
         latents = key.derive("spread").numpy().uniform(-1, 1, (20, world.size))
         spread.append(float(rollouts(policy, world, [seed] * 20, latents, None).std()))
     means = {name: float(np.mean(found)) for name, found in gaps.items()}
-    return Finding(means["search"] < means["samples"] and min(spread) > 0, say(**means) + f", spread {np.mean(spread):.3f}")
+    return Finding(
+        means["search"] < means["samples"] and min(spread) > 0, say(**means) + f", spread {np.mean(spread):.3f}"
+    )
 
 
 claim.shipped(COMPASS_LATENT_SEARCH, "credit")

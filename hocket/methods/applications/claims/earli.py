@@ -48,7 +48,9 @@ def a_child_serves_every_customer_once() -> Finding:
     both = ((young == one).mean(), (young == other).mean())
     own = children(one, one, draw)
     pieces = np.mean((own == one).all(1))  # Of equal parents half of the children are the parent, but for a reversal.
-    return Finding(whole and 0.4 < pieces < 0.7, say(like_one=both[0], like_other=both[1], equal_to_equal_parents=pieces))
+    return Finding(
+        whole and 0.4 < pieces < 0.7, say(like_one=both[0], like_other=both[1], equal_to_equal_parents=pieces)
+    )
 
 
 @claim("On 8 customers it finds the optimum that counting all routes finds, in every instance.")

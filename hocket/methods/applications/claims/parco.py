@@ -35,7 +35,9 @@ def _policy(name: str, *parts: Communication) -> ControlPolicy:
     return policy
 
 
-@claim("The log-prob of a decision is the sum over vehicles of their log softmax, counted by hand in float64.", "derived")
+@claim(
+    "The log-prob of a decision is the sum over vehicles of their log softmax, counted by hand in float64.", "derived"
+)
 def the_log_prob_is_the_sum_over_vehicles() -> Finding:
     logits = Key.of(1).derive("logits").numpy().normal(0, 2, (50, 3, 7))
     head = Pointers((7, 7, 7)).head(torch.from_numpy(logits.reshape(50, -1)), torch.nn.Identity(), None, None)
