@@ -46,11 +46,24 @@ class Slots:
 
     A row has `size` numbers. The first is 1 if the row holds an entity; else the whole row is 0. The order of the rows
     carries no information.
+
+    Where an action is a row, or several (`pointers`), the `fixed` numbers behind a row's first stay as they are through
+    an episode, whether or not it still holds an entity.
+
+    Attributes:
+        fixed: how many numbers stay. The last `profile * pointers` of them are as many for each pointer.
+        pointers: how many rows an action is. Numbers of a row that change are as many for each pointer.
+        each: of the own numbers, the last `each * pointers` are as many for each pointer. The first of these is the row
+            where it stands, by number.
     """
 
     own: int
     count: int
     size: int
+    fixed: int = 0
+    pointers: int = 0
+    each: int = 1
+    profile: int = 0
 
 
 @dataclass(frozen=True)

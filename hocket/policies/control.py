@@ -30,6 +30,7 @@ from hocket.policies.control_factory import Sight, made
 from hocket.policies.control_heads import NEVER, Categorical, DiagonalGaussian, Head
 from hocket.policies.control_networks import ActorCritic, Normaliser, reader
 from hocket.policies.control_parts import ActionForm, ControlPart, EvaluatedRows, NetworkRequest
+from hocket.policies.control_pointer import Pointers
 from hocket.policies.settings import NetworkSettings, other_network
 from hocket.policies.spaces import Spaces
 from hocket.policies.turns import at_ends, before, of_whole_turns, sequences
@@ -85,6 +86,8 @@ class ControlPolicy:
         if choices := getattr(spaces, "choices", ()):
             self.action_form = Choices(tuple(choices))
         self.sight = Sight.of(spaces)
+        if self.sight.slots is not None and self.sight.slots.pointers > 1:
+            self.action_form = Pointers((self.sight.slots.count,) * self.sight.slots.pointers)
         self.attached: tuple[ControlPart, ...] = ()
         self.key = key
         log_std = None if self.discrete else torch.full((self.actions,), _FIRST_LOG_STD)
@@ -503,10 +506,16 @@ class ControlPolicy:
         clone._cache = {}
         return clone
 
+    def _sizes(self) -> dict[str, int]:
+        """The sizes that weights depend on."""
+        slots = self.sight.slots
+        if self.network.body != "pointer" or slots is None:
+            return {"observations": self.observations, "actions": self.actions}
+        return {"own": self.observations - slots.count * slots.size, "row": slots.size, "pointers": slots.pointers}
+
     def _config(self) -> dict[str, Any]:
         return {
-            "observations": self.observations,
-            "actions": self.actions,
+            **self._sizes(),
             "discrete": self.discrete,
             "hidden": list(self.hidden),
             **{name: one for part in self.attached for name, one in part.config(self).items()},

@@ -19,7 +19,10 @@ _HEAD = 32
 
 
 class AttentionBlock(nn.Module):
-    """A layer of causal attention and a perceptron, each added to what it reads normalised: `[B, L, D]` to the same."""
+    """A layer of attention and a perceptron, each added to what it reads normalised: `[B, L, D]` to the same.
+
+    Attention is causal, or goes where a mask `[B, 1, 1 or L, L]` is true.
+    """
 
     def __init__(self, width: int, *, key: Key) -> None:
         super().__init__()
@@ -29,12 +32,13 @@ class AttentionBlock(nn.Module):
         self.wide = linear(width, 4 * width, key.derive("wide"))
         self.narrow = linear(4 * width, width, key.derive("narrow"))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         query, keys, values = (
             part.reshape(*x.shape[:2], self.heads, -1).transpose(1, 2)
             for part in self.joint(self.first(x)).chunk(3, -1)
         )
-        attended = functional.scaled_dot_product_attention(query, keys, values, is_causal=True)
+        causal = mask is None
+        attended = functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=causal)
         x = x + self.out(attended.transpose(1, 2).flatten(2))
         added: Tensor = self.narrow(functional.relu(self.wide(self.second(x))))
         return x + added
@@ -44,7 +48,7 @@ def linear(narrow: int, wide: int, key: Key) -> nn.Linear:
     """A layer with normal weights of variance 1 / inputs, and biases 0."""
     made = nn.Linear(narrow, wide, device="meta").to_empty(device="cpu")  # Else the global generator draws weights.
     with torch.no_grad():
-        made.weight.normal_(0.0, 1 / math.sqrt(narrow), generator=key.torch())
+        made.weight.normal_(0.0, 1 / math.sqrt(max(narrow, 1)), generator=key.torch())
         made.bias.zero_()
     return made
 

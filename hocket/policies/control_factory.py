@@ -15,6 +15,7 @@ from hocket.policies.control_attention import Attention
 from hocket.policies.control_bodies import Convolution, Recurrent
 from hocket.policies.control_networks import Perceptron
 from hocket.policies.control_parts import NetworkRequest, SightForm
+from hocket.policies.control_pointer import Pointer
 from hocket.policies.control_sets import OverSets
 from hocket.policies.settings import NetworkSettings
 
@@ -58,10 +59,29 @@ def made(settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted:
                 "network.body = convolution reads grids, and what is seen here is no grid; use perceptron or recurrent"
             )
         return Convolution(sight.shape, *sizes, offset=wanted.offset, last_gain=wanted.gain, key=key)
+    if settings.body == "pointer":
+        return _pointer(settings, hidden, sight, wanted, key)
     if settings.body in ("sets", "equivariant"):
         return _over_sets(settings, hidden, sight, wanted, key)
     layers = (wanted.inputs, *hidden, wanted.outputs)
     return Perceptron(layers, last_gain=wanted.gain, key=key, activation=settings.activation)
+
+
+def _pointer(
+    settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted: NetworkRequest, key: Key
+) -> Pointer:
+    if sight.slots is None or not sight.slots.pointers:
+        raise ConfigurationError(
+            "network.body = pointer chooses among rows that it sees, and here an action is no row; use perceptron, or "
+            "a world such as routes:tsp"
+        )
+    if settings.normalise:
+        raise ConfigurationError("network.body = pointer reads rows as they are; drop network.normalise")
+    if wanted.offset:
+        raise ConfigurationError(
+            "network.body = pointer reads what its agent sees, and a central critic a joint state; use ppo or rloo"
+        )
+    return Pointer(sight.slots, wanted.inputs, hidden, acts=wanted.actor, last_gain=wanted.gain, key=key)
 
 
 def _over_sets(

@@ -40,7 +40,8 @@ class NetworkSettings:
         body: `perceptron`; `recurrent`, whose last hidden layer is carried from decision to decision of an episode and
             begins at 0 in each; `attention`, which reads a window of the latest ones; `convolution`, for what is seen
             as a grid; `sets`, for others that are seen row by row, in any order; `equivariant`, the same for a world
-            that may be turned, with it.
+            that may be turned, with it; `pointer`, for actions that are rows: it encodes them once in an episode, and
+            runs on any number of them.
         hidden: units of each hidden layer, those after the filters where it is a `convolution`; the first ones read the
             agent's own numbers, and as many every row, where it reads rows.
         activation: what stands between the layers of a `perceptron`, `tanh` or `relu`.
@@ -48,7 +49,9 @@ class NetworkSettings:
         normalise: whether they read what they see less its running mean, over its running deviation.
     """
 
-    body: Literal["perceptron", "recurrent", "attention", "convolution", "sets", "equivariant"] = "perceptron"
+    body: Literal["perceptron", "recurrent", "attention", "convolution", "sets", "equivariant", "pointer"] = (
+        "perceptron"
+    )
     hidden: tuple[int, ...] = (64, 64)
     activation: Literal["tanh", "relu"] = "tanh"
     normalise: bool = False
@@ -62,8 +65,8 @@ class NetworkSettings:
 
     @property
     def remembers(self) -> bool:
-        """Whether a decision depends on earlier ones of its episode."""
-        return self.body in ("recurrent", "attention")
+        """Whether a decision depends on earlier ones of its episode, or on what was computed at them."""
+        return self.body in ("recurrent", "attention", "pointer")
 
 
 def other_network(found: Any, own: Mapping[str, Any]) -> str:

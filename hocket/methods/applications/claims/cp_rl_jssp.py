@@ -1,0 +1,116 @@
+"""Claims about job shops."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from hocket.core.keys import Key
+from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.toys.route_players import dispatcher, resized
+from hocket.lab.toys.shop_players import RULES, Array, Chooser, by_rule, by_scheduler, makespans
+from hocket.zoo.joint.shop import Shop
+from hocket.zoo.joint.shop_oracles import least_makespan
+
+claim = Claims("cp-rl-jssp", "arXiv:2306.05747, the abstract; the propagation is derived here")
+
+TASK, STEPS = "shop:6x6", 24
+UNSEEN = range(1, 201, 2)
+
+
+def _by_chance(seed: int) -> Chooser:
+    draw = Key.of(seed).numpy()
+    return lambda shop, allowed: (draw.random(allowed.shape) * allowed).argmax(1)
+
+
+def _best_by_hand(world: Shop, seed: int) -> float:
+    """The least makespan over all orders in which operations may be appended, of a handful of them."""
+    machines, durations = world.drawn(seed)
+    best = float("inf")
+    for order in set(itertools.permutations(sorted([*range(world.jobs)] * world.machines))):
+        ready, free, done = [0] * world.jobs, [0] * world.machines, [0] * world.jobs
+        for job in order:
+            machine = int(machines[job, done[job]])
+            ready[job] = free[machine] = max(ready[job], free[machine]) + int(durations[job, done[job]])
+            done[job] += 1
+        best = min(best, max(ready))
+    return best
+
+
+def _best_allowed(world: Shop, seed: int) -> float:
+    """The least makespan over all choices that the masks leave."""
+    course, best = world.open(1), float("inf")
+    course.reset([0], [seed])
+    stack = [course.snapshot(0)]
+    while stack:
+        state = stack.pop()
+        course.restore(0, state)
+        for job in np.flatnonzero(course.allowed()[0][0]):
+            course.restore(0, state)
+            if course.step([np.array([job])], np.ones(1, bool)).terminated[0, 0]:
+                best = min(best, float(course.ready[0].max()))
+            else:
+                stack.append(course.snapshot(0))
+    return best
+
+
+@claim("Some schedule that the masks leave is optimal: counting them and counting all orders find the same makespan.")
+def some_schedule_in_reach_is_optimal() -> Finding:
+    world, off = Shop(3, 2), 0.0
+    for seed in range(4):
+        off = max(off, abs(_best_allowed(world, seed) - _best_by_hand(world, seed)))
+    return Finding(off == 0, say(off=off))
+
+
+@claim("Whatever is chosen is a schedule, and the bound along it never falls nor exceeds its makespan.")
+def whatever_is_chosen_is_a_schedule() -> Finding:
+    world, choose, live = Shop(5, 4), _by_chance(2), np.ones(30, bool)
+    book, bounds = world.open(30), list[Array]()
+    book.reset(range(30), range(30))
+    while live.any():
+        bounds.append(book.bound.copy())
+        live = live & ~book.step([choose(book, book.allowed()[0])], live).terminated[:, 0]
+    bounds.append(book.bound.copy())
+    steps = np.diff(np.array(bounds), axis=0)
+    checked = makespans(world, _by_chance(2), range(30))
+    off = float(np.abs(checked - book.bound / book.first).max())
+    return Finding(bool((steps >= 0).all()) and off < 1e-12 and bool((checked >= 1).all()), say(off=off))
+
+
+@claim("CP-SAT proves FT06 55 and LA01 666, and no rule's schedule is below.", slow=True)
+def cp_sat_proves_the_classic_optima() -> Finding:
+    shown, holds = dict[str, float](), True
+    for name, jobs, machines, optimum in (("ft06", 6, 6, 55), ("la01", 10, 5, 666)):
+        world = Shop(jobs, machines, name)
+        rows = [table.tolist() for table in world.drawn(0)]
+        found, proven = least_makespan(*rows)
+        holds &= proven and found == optimum
+        for rule in RULES:
+            book = world.open(1)
+            book.reset([0], [0])
+            holds &= float(makespans(world, by_rule(rule, delay=False), [0])[0] * book.first[0]) >= found - 1e-9
+        shown[name] = found
+    return Finding(holds, say(**shown))
+
+
+@claim(
+    "Trained for 24 steps on drawn shops of 6 by 6, its schedules are shorter than those of the best of three rules, "
+    "with and without delay, on unseen shops of 6 by 6 and of 10 by 10.",
+    slow=True,
+)
+def a_learnt_rule_is_shorter_than_the_best_of_three() -> Finding:
+    policy, shown, holds = dispatcher("rloo", TASK, 0, STEPS), dict[str, float](), True
+    for world in (Shop(6, 6), Shop(10, 10)):
+        learnt = float(makespans(world, by_scheduler(resized(policy, world.name)), UNSEEN).mean())
+        rules = {
+            f"{rule}{'' if delay else ' without delay'}": float(
+                makespans(world, by_rule(rule, delay=delay), UNSEEN).mean()
+            )
+            for rule in RULES
+            for delay in (False, True)
+        }
+        best = min(rules, key=lambda rule: rules[rule])
+        holds &= learnt < rules[best]
+        shown |= {f"learnt {world.jobs}": learnt, f"{best} {world.jobs}": rules[best]}
+    return Finding(holds, say(**shown))

@@ -1,0 +1,88 @@
+"""Claims about a genetic routing solver that begins with a policy's solutions."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import numpy as np
+
+from hocket.core.keys import Key
+from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.toys.route_players import dispatcher, resized
+from hocket.methods.applications.earli import children, improved, policy_orders, random_orders, split, trips
+from hocket.zoo.joint.route_oracles import checked_cost
+from hocket.zoo.joint.routes import Routes
+
+claim = Claims("earli", "arXiv:2504.06126, the abstract; the genetic algorithm is of the textbook")
+
+TASK, PLACES, STEPS, SAMPLES = "routes:cvrp?places=20", 50, 24, 20
+
+
+@claim("An order is cut into trips at the least cost: counting all cuts finds the same.", "derived")
+def an_order_is_cut_at_the_least_cost() -> Finding:
+    world, off = Routes("cvrp", 7, capacity=16), 0.0
+    for seed in range(4):
+        instance = world.instance(seed)
+        orders = random_orders(instance, 5, Key.of(seed))
+        found, beginnings = split(instance, orders)
+        for row, order in enumerate(orders.tolist()):
+            best = np.inf
+            for cuts in itertools.product((False, True), repeat=6):
+                route = [place for cut, one in zip((False, *cuts), order, strict=True) for place in ([0] * cut + [one])]
+                pieces = " ".join(map(str, route)).split(" 0 ")
+                if all(instance.demands[[int(one) for one in piece.split()]].sum() <= 16 for piece in pieces):
+                    best = min(best, checked_cost(instance, [route]))
+            off = max(off, abs(best - found[row]))
+            off = max(off, abs(checked_cost(instance, [trips(orders[row], beginnings[row])]) - best))
+    return Finding(off < 1e-9, say(off=off))
+
+
+@claim("A child serves every customer once, and holds a piece of one parent where it stands.")
+def a_child_serves_every_customer_once() -> Finding:
+    draw = Key.of(3).numpy()
+    instance = Routes("cvrp", 12).instance(0)
+    one, other = (random_orders(instance, 400, Key.of(seed)) for seed in (1, 2))
+    young = children(one, other, draw)
+    whole = bool((np.sort(young, 1) == np.arange(1, 13)).all())
+    both = ((young == one).mean(), (young == other).mean())
+    own = children(one, one, draw)
+    pieces = np.mean((own == one).all(1))  # Of equal parents half of the children are the parent, but for a reversal.
+    return Finding(
+        whole and 0.4 < pieces < 0.7, say(like_one=both[0], like_other=both[1], equal_to_equal_parents=pieces)
+    )
+
+
+@claim("On 8 customers it finds the optimum that counting all routes finds, in every instance.")
+def on_eight_customers_it_finds_the_optimum() -> Finding:
+    world, gaps = Routes("cvrp", 8), []
+    for seed in range(8):
+        instance, oracle = world.instance(seed), world.oracle(seed)
+        route, _ = improved(instance, random_orders(instance, 40, Key.of(seed)), Key.of(seed), generations=60)
+        assert oracle is not None
+        gaps.append(checked_cost(instance, [route]) + oracle.value)
+    return Finding(-1e-9 < min(gaps) and max(gaps) < 1e-9, say(largest_gap=max(gaps), least=min(gaps)))
+
+
+@claim(
+    "On 50 customers, with a policy that was trained for 24 steps on 20, its costs after 0.3 and 1 seconds of processor "
+    "time, the sampling of 20 solutions included, are below those with random seeds, by more at the shorter limit.",
+    slow=True,
+)
+def a_policys_solutions_are_better_seeds() -> Finding:
+    world = Routes("cvrp", PLACES)
+    policy = resized(dispatcher("rloo", TASK, 0, STEPS), f"routes:cvrp?places={PLACES}")
+    shown = dict[str, float]()
+    for limit in (0.3, 1.0):
+        found = {"policy": list[float](), "random": list[float]()}
+        for seed in range(1, 17, 2):
+            instance, key = world.instance(seed), Key.of(seed)
+            begun = time.process_time()
+            orders = policy_orders(policy, world, seed, SAMPLES, key)
+            left = max(0.0, limit - (time.process_time() - begun))
+            found["policy"].append(float(improved(instance, orders, key, seconds=left)[1][-1]))
+            orders = random_orders(instance, SAMPLES, key)
+            found["random"].append(float(improved(instance, orders, key, seconds=limit)[1][-1]))
+        shown |= {f"{name} {limit} s": float(np.mean(costs)) for name, costs in found.items()}
+    gains = [shown[f"random {limit} s"] - shown[f"policy {limit} s"] for limit in (0.3, 1.0)]
+    return Finding(gains[0] > gains[1] > 0, say(**shown))
