@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -535,8 +535,34 @@ class ControlPolicy:
         save_file(tensors, folder / WEIGHTS)
         (folder / CONFIG).write_text(json.dumps(self._config(), indent=2) + "\n")
 
+    def _read_alike(self, found: Any, config: Mapping[str, Any]) -> bool:
+        """Whether a saved network differs in the number of rows that it is shown alone, on which no weight depends."""
+        slots = self.sight.slots
+        if slots is None or self.network.body not in ("sets", "equivariant") or not isinstance(found, dict):
+            return False
+        shown = found.get("observations")
+        whole = isinstance(shown, int) and not (shown - self.observations) % slots.size
+        return whole and {**found, "observations": self.observations} == config
+
+    def _check_sizes(self, tensors: Mapping[str, Tensor], folder: Path) -> None:
+        """Refuses weights of other sizes than this network's.
+
+        Raises:
+            ConfigurationError: naming the first.
+        """
+        shapes = {name: weight.shape for name, weight in self._module.state_dict().items()}
+        for name, weight in tensors.items():
+            if name in shapes and weight.shape != shapes[name]:
+                raise ConfigurationError(
+                    f"{folder / WEIGHTS}: {name} has the shape {list(weight.shape)} (here {list(shapes[name])}), as "
+                    "more than the number of rows differs between the two tasks; use one that shows all else alike "
+                    "(ids=false)"
+                )
+
     def load(self, folder: Path) -> None:
         """Reads what `save` wrote; a critic in the file is added here too.
+
+        A network over rows (bodies `sets` and `equivariant`) may have been trained with another number of them.
 
         Raises:
             ConfigurationError: when a file is missing, damaged, or of a network of another shape.
@@ -547,10 +573,13 @@ class ControlPolicy:
         except (OSError, ValueError, SafetensorError) as error:
             raise ConfigurationError(f"{folder} holds no readable controller: {error}") from error
         plain = isinstance(found, dict) and "scaled" not in found and self._module.read_plainly()
-        if found != self._config():
-            raise ConfigurationError(f"{folder / CONFIG} {other_network(found, self._config())}")
+        config = self._config()
+        if found != config and not self._read_alike(found, config):
+            raise ConfigurationError(f"{folder / CONFIG} {other_network(found, config)}")
         if any(name.startswith("critic.") for name in tensors):
             self.require(frozenset({Quantity.VALUE}))
+        if found != config and not plain:
+            self._check_sizes(tensors, folder)
         absent = self._module.load_state_dict(tensors, strict=False).missing_keys
         self._cache.clear()
         spared = tuple(f"{name}." for name in (*self._critics, *(("seen", "whole") if plain else ())))

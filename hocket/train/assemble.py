@@ -90,6 +90,10 @@ def build_parts(
         needs_reward=kind_of(task, config).needs_reward(config, task, workflow),
     )
     parts.learners = build_learners(config, policies, config.phases[0][0], judge, journal=journal)
+    for name, folder in ({} if weights else kind_of(task, config).begins(config, policies)).items():
+        for policy in (policies[name], parts.learners[name].reference):
+            if policy is not None:
+                policy.load(folder)
     seat_references(config, parts)
     later: list[Any] = [hook for phase, _ in config.phases[1:] for hook in phase.hooks]
     later += [reward for paid in by_phase[1:] for reward in paid if isinstance(reward, Hook)]

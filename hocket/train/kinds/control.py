@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hocket.core.casting import Shared
@@ -10,9 +11,11 @@ from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
 from hocket.policies.settings import NetworkSettings
 from hocket.stages import Player, Policy, Task
+from hocket.train.checkpoint import Checkpoints, weights_in
 from hocket.train.journal import Journal
 from hocket.train.kinds.network import Network, place
 from hocket.train.roles import POLICY, policy_of
+from hocket.train.runfolder import run_named
 from hocket.train.settings import Config, RoleSettings
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ class Control(Network):
     """
 
     name = "control"
+    takes_run = True
 
     def policy(self, task: Task, name: str, key: Key, network: NetworkSettings | None = None) -> Policy:
         from hocket.policies.control import ControlPolicy
@@ -78,6 +82,24 @@ class Control(Network):
             place(config, [policy])
             return {POLICY: policy}, self.player(task, policy)
         return _team(config, task)
+
+    def begins(self, config: Config, policies: Mapping[str, Policy]) -> Mapping[str, Path]:
+        """Those of the run that `--model` names, each policy its own."""
+        if config.model == Config.model:
+            return {}
+        if config.behind or config.learners > 1:
+            raise ConfigurationError(
+                f"model = {config.model!r}: a controller begins with a run's weights in one process; drop overlap, "
+                "samplers and learners"
+            )
+        run = run_named(config.model, config.runs)
+        folders = weights_in(None if run is None else Checkpoints(run / "checkpoints").latest())
+        if set(folders) != set(policies):
+            there = f"has weights of {', '.join(sorted(folders))}" if folders else "is no run with a checkpoint"
+            raise ConfigurationError(
+                f"model = {config.model!r} {there}; a controller begins with those of a run of {', '.join(policies)}"
+            )
+        return folders
 
     def with_references(self, config: Config, player: Any, references: Mapping[str, Policy]) -> Player:
         from hocket.rollout.joint import JointPlayer

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hocket.core.errors import ConfigurationError
@@ -125,6 +126,16 @@ class Kind(ABC):
         Raises:
             ConfigurationError: for settings that mean nothing to this kind, or do not fit together.
         """
+
+    def begins(self, config: Config, policies: Mapping[str, Policy]) -> Mapping[str, Path]:
+        """The folders of weights that policies begin with, by their names, beside what `build` has read.
+
+        They are read once the parts that recipes need are installed.
+
+        Raises:
+            ConfigurationError: when the configured model is not there, or is of other policies.
+        """
+        return {}
 
     def played_by(self, config: Config, task: Task) -> Kind:
         """The kind of decider when the configured model plays a task of this one.

@@ -22,11 +22,13 @@ class OnePolicy(Kind):
     """A kind whose runs have one policy. A subclass gives `name`, `made` and `player`.
 
     Attributes:
-        takes_model: whether `--model` names the network to begin with.
+        takes_model: whether `--model` names the network to begin with. takes_run: whether it names a run whose weights
+            a network of the task begins with.
         instead: recipes to use where one samples words or has problems invented.
     """
 
     takes_model: bool = False
+    takes_run: bool = False
     instead: str = "ppo, a2c or ippo"
 
     @abstractmethod
@@ -57,9 +59,9 @@ class OnePolicy(Kind):
 
     def check_words(self, config: Config, task: Task) -> None:
         """Refuses what is for language models."""
-        named = config.model != "nano" and not self.takes_model
+        named = config.model != "nano" and not (self.takes_model or self.takes_run)
         if named or config.lora or config.workflow or config.engine.kind != "local":
-            model = "" if self.takes_model else "--model, "
+            model = "" if self.takes_model or self.takes_run else "--model, "
             raise ConfigurationError(
                 f"{model}--lora, --workflow and --engine are for language models; task {task.name} is {self.name}, "
                 "so drop them"

@@ -49,6 +49,9 @@ class Spread:
         graph: agents see others as neighbours in a graph: behind its velocity, its position and where landmarks are
             from there, an agent has a row for each other (`Slots`), with where that one is from there and what it sees
             itself. reach: how near neighbours are; 0 for any distance.
+        rows: agents see everything but themselves as rows: behind its velocity and position an agent has a row for each
+            other agent and each landmark, with whether it is an agent and where it is from there. So no size but the
+            number of rows depends on how many there are.
     """
 
     count: int = 3
@@ -58,8 +61,13 @@ class Spread:
     own: bool = False
     graph: bool = False
     reach: float = 0.0
+    rows: bool = False
 
     def __post_init__(self) -> None:
+        if self.rows and (self.graph or self.hidden or self.own):
+            raise ConfigurationError(
+                "task mpe:spread: rows=true shows every agent and landmark alike; drop graph, hidden and own"
+            )
         if self.count < 1 or self.length < 1 or not 0 <= self.local <= 1:
             raise ConfigurationError(
                 f"task mpe:spread needs agents and length of at least 1 and local in [0, 1], not {self.count}, "
@@ -84,6 +92,10 @@ class Spread:
     @property
     def seats(self) -> tuple[Seat, ...]:
         landmarks = 0 if self.hidden else 2 * self.count
+        if self.rows:
+            slots = Slots(4, 2 * self.count - 1, 4)
+            plane = Plane(_pairs(0, 4), _pairs(2, 4), tuple((int(x), int(y)) for x, y in MOVES))
+            return (Seat(4 + slots.count * slots.size, len(MOVES), slots=slots, plane=plane),) * self.count
         if not self.graph:
             return (Seat(4 + landmarks + 4 * (self.count - 1), len(MOVES)),) * self.count
         own = 4 + landmarks
@@ -153,6 +165,8 @@ class _Spread(JointEnvironment):
     def seen(self) -> list[NDArray[np.float32]]:
         if self.world.graph:
             return self._told()
+        if self.world.rows:
+            return self._in_rows()
         width, count = len(self.time), self.world.count
         silent = np.zeros((width, 2 * (count - 1)))
         found = []
@@ -177,6 +191,19 @@ class _Spread(JointEnvironment):
             near = (gap**2).sum(2, keepdims=True) <= (self.world.reach or np.inf) ** 2
             rows = np.where(near, np.concatenate([np.ones_like(gap[..., :1]), gap, sights[:, others]], 2), 0.0)
             found.append(np.concatenate([sights[:, number], rows.reshape(width, -1)], 1).astype(np.float32))
+        return found
+
+    def _in_rows(self) -> list[NDArray[np.float32]]:
+        """What everybody sees of itself, then of each other agent and each landmark, row by row."""
+        width, count = len(self.time), self.world.count
+        found = []
+        for number in range(count):
+            here = self.place[:, number]
+            others = np.concatenate([self.place[:, self.others[number]], self.landmark], 1) - here[:, None]
+            kind = np.ones((width, 2 * count - 1, 2))
+            kind[:, count - 1 :, 1] = 0.0
+            rows = np.concatenate([kind, others], 2).reshape(width, -1)
+            found.append(np.concatenate([self.speed[:, number], here, rows], 1).astype(np.float32))
         return found
 
     def state(self) -> NDArray[np.float32]:

@@ -16,7 +16,16 @@ from hocket.zoo.joint.particles import SpeakerListener, Spread, Tag
 _MPE: Mapping[str, tuple[Callable[..., JointWorld], Mapping[str, Any]]] = {
     "spread": (
         Spread,
-        {"agents": int, "local": float, "length": int, "hidden": bool, "own": bool, "graph": bool, "reach": float},
+        {
+            "agents": int,
+            "local": float,
+            "length": int,
+            "hidden": bool,
+            "own": bool,
+            "graph": bool,
+            "reach": float,
+            "rows": bool,
+        },
     ),
     "flee": (
         Flee,

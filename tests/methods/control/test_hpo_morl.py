@@ -7,7 +7,7 @@ from collections import deque
 import numpy as np
 
 from hocket.core.keys import Key
-from hocket.methods.control.hpo_morl.fronts import DEPTHS, TREASURES, treasure
+from hocket.lab.exact.fronts import DEPTHS, TREASURES, treasure
 
 
 def test_the_front_of_the_treasures_is_that_of_the_shortest_dives():

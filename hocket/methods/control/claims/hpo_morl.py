@@ -6,8 +6,8 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
+from hocket.lab.exact.fronts import TwoAims, hypervolume, treasure
 from hocket.lab.exact.mdp import Array
-from hocket.methods.control.hpo_morl.fronts import TwoAims, hypervolume, treasure
 from hocket.methods.control.hpo_morl.method import DEFAULT, FRESH, HELD, HPO_MORL, SEARCH, HypervolumeSearch, chebyshev
 
 claim = Claims("hpo-morl", "abstract")

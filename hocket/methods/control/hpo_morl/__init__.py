@@ -1,4 +1,4 @@
-"""hpo-morl: the method, and what it alone uses (fronts)."""
+"""hpo-morl: the method."""
 
 from __future__ import annotations
 

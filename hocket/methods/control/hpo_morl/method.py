@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.lab.exact.fronts import TwoAims, successors
 from hocket.lab.exact.mdp import Array
 from hocket.lab.exact.solver import Solver, SolverMethod, State
-from hocket.methods.control.hpo_morl.fronts import TwoAims, successors
 
 DEFAULT = np.array([0.05, 0.1, 0.1])
 """The learner's step, its chance of a random action, and how far z lies beyond the best seen, in scaled aims."""
