@@ -1,0 +1,153 @@
+"""The second part of the pretraining of the nano model with eyes: drawn worlds, beside its digits.
+
+The tower learns to read from each patch what stands there: which colour and shape, the edges of its box, the interval
+of its lamp. Then the whole model learns what beginners answer (`SceneTask.beginner`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hocket.core.keys import Key
+from hocket.tasks.boxes import Boxes, Layout
+from hocket.tasks.digits import QUESTIONS, canvas
+from hocket.tasks.frames import Film, Frames
+from hocket.tasks.scenes import COLOURS, SceneTask
+from hocket.tasks.shapes import SHAPES, Shapes, ShapesTask
+
+PATCHES = 16
+_ACROSS = 4
+
+READ: Mapping[str, int] = {
+    "digit": 11,
+    "colour": len(COLOURS) + 1,
+    "shape": len(SHAPES) + 1,
+    **dict.fromkeys(("x0", "y0", "x1", "y1"), 9),
+    **dict.fromkeys(("left", "right"), len(COLOURS) + 1),
+    **dict.fromkeys(("left from", "left to", "right from", "right to"), 17),
+    **dict.fromkeys(("moving x0", "moving y0", "moving x1", "moving y1"), 5),
+}
+"""What the tower learns to read from each patch, and how many values it has."""
+
+Reading = Mapping[str, Sequence[int]]
+"""Values by patch, -100 where there is none; what a picture does not have is missing."""
+
+Lesson = Callable[[str, Sequence[int], np.random.Generator], str]
+
+
+class Example(NamedTuple):
+    """A picture `[16, 16, 3]` of uint8, what stands in its patches, a question and a beginner's answer."""
+
+    pixels: NDArray[np.uint8]
+    reading: Reading
+    question: str
+    answer: str
+
+
+def colour_number(colour: str) -> int:
+    """The number of a colour, from 1; 0 is none."""
+    return list(COLOURS).index(colour) + 1
+
+
+def of_boxes(scene: Layout) -> Reading:
+    """Colour and edges of the rectangle in each patch of 2 x 2 cells; no two share one."""
+    reading = {name: [-100] * PATCHES for name in ("x0", "y0", "x1", "y1")} | {"colour": [0] * PATCHES}
+    for one in scene:
+        for row in range(one.y0 // 2, (one.y1 + 1) // 2):
+            for column in range(one.x0 // 2, (one.x1 + 1) // 2):
+                patch = row * _ACROSS + column
+                reading["colour"][patch] = colour_number(one.colour)
+                for name in ("x0", "y0", "x1", "y1"):
+                    reading[name][patch] = getattr(one, name)
+    return reading
+
+
+def of_shapes(scene: Shapes) -> Reading:
+    """Colour and kind of the shape in each patch."""
+    reading = {"colour": [0] * PATCHES, "shape": [0] * PATCHES}
+    for one in scene:
+        reading["colour"][one.cell] = colour_number(one.colour)
+        reading["shape"][one.cell] = list(SHAPES).index(one.kind) + 1
+    return reading
+
+
+def of_film(scene: Film) -> Reading:
+    """Which lamps are lit in each frame, and from when to when; or where the box is in each quarter."""
+    if not scene.lamps:
+        names = ("moving x0", "moving y0", "moving x1", "moving y1")
+        quarter = [2 * (patch // 8) + patch % 4 // 2 for patch in range(PATCHES)]
+        return {name: [scene.boxes[q][place] for q in quarter] for place, name in enumerate(names)}
+    reading: dict[str, list[int]] = {}
+    for side, (colour, times) in zip(("left", "right"), scene.lamps, strict=True):
+        reading |= {side: [0] * PATCHES, f"{side} from": [-100] * PATCHES, f"{side} to": [-100] * PATCHES}
+        for start, end in times:
+            for frame in range(start, end):
+                reading[side][frame] = colour_number(colour)
+                reading[f"{side} from"][frame], reading[f"{side} to"][frame] = start, end
+    return reading
+
+
+def of_digits(quarters: Sequence[int]) -> Reading:
+    """The digit of each patch's quarter; 10 for none."""
+    return {"digit": [quarters[2 * (patch // 8) + patch % 4 // 2] % 11 for patch in range(PATCHES)]}
+
+
+WORLDS: Sequence[tuple[SceneTask[Any], Callable[[Any], Reading]]] = (
+    (Boxes(), of_boxes),
+    (ShapesTask(), of_shapes),
+    (Frames(), of_film),
+)
+
+
+def drawn(place: int, rng: np.random.Generator) -> Example:
+    """A question of a world, by its place in `WORLDS`."""
+    world, read = WORLDS[place]
+    scene, question = world.posed("pretrain", rng)
+    return Example(world.paint(scene), read(scene), question.words, world.beginner(scene, question, rng))
+
+
+def of_handwriting(lesson: Lesson, rng: np.random.Generator) -> Example:
+    """A question about digits."""
+    shown, kind = canvas(rng, "train"), list(QUESTIONS)[int(rng.integers(len(QUESTIONS)))]
+    pixels = np.repeat(shown.pixels[..., None], 3, 2)
+    return Example(pixels, of_digits(shown.quarters), QUESTIONS[kind][0], lesson(kind, shown.digits, rng))
+
+
+def mixture(step: int, seed: int, stage: str, rows: int, lesson: Lesson, films: int = 4) -> list[Example]:
+    """The examples of a step: of films alone in one step of `films`, else half of digits, the others of what is short."""
+    rng = Key.of(seed).derive("sight", stage, step).numpy()
+    if step % films == films - 1:
+        return [drawn(2, rng) for _ in range(rows)]
+    places = rng.permutation([-1, 0, -1, 1] * rows)[:rows].tolist()
+    return [of_handwriting(lesson, rng) if place < 0 else drawn(place, rng) for place in places]
+
+
+def pixels_of(examples: Sequence[Example]) -> Tensor:
+    """What the processor makes of pictures, `[B, 3, 16, 16]`."""
+    pixels = torch.from_numpy(np.stack([one.pixels for one in examples])).float()
+    return (pixels / 127.5 - 1).permute(0, 3, 1, 2).contiguous()
+
+
+class Readers(nn.Module):
+    """A linear reading of each of `READ` from the tower's states."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.heads = nn.ModuleDict({name: nn.Linear(width, values) for name, values in READ.items()})
+
+    def loss(self, states: Tensor, examples: Sequence[Example]) -> Tensor:
+        """The mean over readings of the mean cross-entropy in nats; states `[B, 16, width]`."""
+        losses = []
+        for name, head in self.heads.items():
+            due = torch.tensor([one.reading.get(name, [-100] * PATCHES) for one in examples])
+            places = due >= 0
+            if places.any():
+                losses.append(functional.cross_entropy(head(states[places]), due[places]))
+        return torch.stack(losses).mean()
