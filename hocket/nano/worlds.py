@@ -7,6 +7,7 @@ of its lamp. Then the whole model learns what beginners answer (`SceneTask.begin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hocket.core.keys import Key
+from hocket.core.media import words_of
+from hocket.nano.supervised import answer_loss, answers, update
 from hocket.tasks.boxes import Boxes, Layout
 from hocket.tasks.digits import QUESTIONS, canvas
 from hocket.tasks.frames import Film, Frames
@@ -121,7 +124,7 @@ def of_handwriting(lesson: Lesson, rng: np.random.Generator) -> Example:
 
 
 def mixture(step: int, seed: int, stage: str, rows: int, lesson: Lesson, films: int = 4) -> list[Example]:
-    """The examples of a step: of films alone in one step of `films`, else half of digits, the others of what is short."""
+    """The examples of a step: films alone in one step of `films`, else half digits and half of the other worlds."""
     rng = Key.of(seed).derive("sight", stage, step).numpy()
     if step % films == films - 1:
         return [drawn(2, rng) for _ in range(rows)]
@@ -129,10 +132,14 @@ def mixture(step: int, seed: int, stage: str, rows: int, lesson: Lesson, films: 
     return [of_handwriting(lesson, rng) if place < 0 else drawn(place, rng) for place in places]
 
 
-def pixels_of(examples: Sequence[Example]) -> Tensor:
+def pictures(pixels: Sequence[NDArray[np.uint8]]) -> Tensor:
     """What the processor makes of pictures, `[B, 3, 16, 16]`."""
-    pixels = torch.from_numpy(np.stack([one.pixels for one in examples])).float()
-    return (pixels / 127.5 - 1).permute(0, 3, 1, 2).contiguous()
+    return (torch.from_numpy(np.stack(pixels)).float() / 127.5 - 1).permute(0, 3, 1, 2).contiguous()
+
+
+def pixels_of(examples: Sequence[Example]) -> Tensor:
+    """The same of examples."""
+    return pictures([one.pixels for one in examples])
 
 
 class Readers(nn.Module):
@@ -151,3 +158,60 @@ class Readers(nn.Module):
             if places.any():
                 losses.append(functional.cross_entropy(head(states[places]), due[places]))
         return torch.stack(losses).mean()
+
+
+@dataclass(frozen=True)
+class WorldPretraining:
+    """Settings."""
+
+    seed: int = 0
+    tower_steps: int = 1000
+    steps: int = 520
+    rows: int = 32
+    tower_lr: float = 2e-3
+    lr: float = 1e-3
+    measured: int = 100
+    """Scenes of each world on which the result is measured."""
+
+
+def teach_worlds(
+    model: Any, processor: Any, config: WorldPretraining, lesson: Lesson, tell: Callable[[dict[str, Any]], None]
+) -> None:
+    """Teaches the tower to read patches, and then the whole model to answer as beginners do."""
+    tower = model.model.vision_tower
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        readers = Readers(model.config.vision_config.hidden_size)
+    optimiser = torch.optim.AdamW([*tower.parameters(), *readers.parameters()], lr=config.tower_lr, weight_decay=0.01)
+    for step in range(config.tower_steps):
+        examples = mixture(step, config.seed, "tower worlds", config.rows, lesson, films=2)
+        states = tower(pixel_values=pixels_of(examples), output_hidden_states=True).hidden_states[-1]
+        loss = readers.loss(states, examples)
+        update(optimiser, loss, config.tower_lr, step, config.tower_steps)
+        if step % 100 == 99:
+            tell({"stage": "tower, worlds", "step": step + 1, "loss": loss.item()})
+    optimiser = torch.optim.AdamW(model.parameters(), lr=config.lr, weight_decay=0.01)
+    model.train()
+    for step in range(config.steps):
+        examples = mixture(step, config.seed, "world answers", config.rows, lesson)
+        questions, texts = [one.question for one in examples], [one.answer for one in examples]
+        loss = answer_loss(model, processor.tokenizer, pixels_of(examples), questions, texts)
+        update(optimiser, loss, config.lr, step, config.steps)
+        if step % 100 == 99:
+            tell({"stage": "answers, worlds", "step": step + 1, "loss": loss.item()})
+
+
+def measure_worlds(model: Any, processor: Any, config: WorldPretraining) -> dict[str, float]:
+    """The mean reward of greedy answers by world and kind, on scenes of evaluation."""
+    found: dict[str, float] = {}
+    for world, _ in WORLDS:
+        for kind in world.kinds:
+            task = type(world)([kind])
+            scenarios = [task.scenario("eval", number) for number in range(config.measured)]
+            rng = [task.rng("eval", number) for number in range(config.measured)]
+            pixels = [world.paint(task.posed("eval", one)[0]) for one in rng]
+            questions = [words_of(one.messages[0]["content"]).split("\n")[-1] for one in scenarios]
+            texts = answers(model, processor.tokenizer, pictures(pixels), questions, task.longest)
+            scores = [task.verify(text, one) for text, one in zip(texts, scenarios, strict=True)]
+            found[f"{world.title} {kind}"] = sum(scores) / max(1, len(scores))
+    return found

@@ -1,7 +1,7 @@
 """Boxes, points and intervals that answers name, and how well they fit the true ones.
 
-Coordinates are numbers in the space that the task states. A box is `x0, y0, x1, y1` with `x0 < x1` and `y0 < y1`; one of
-no area overlaps nothing. An interval ends where it is no more.
+Coordinates are numbers in the space that the task states. A box is `x0, y0, x1, y1` with `x0 < x1` and `y0 < y1`;
+one of no area overlaps nothing. An interval ends where it is no more.
 """
 
 from __future__ import annotations

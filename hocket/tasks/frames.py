@@ -36,7 +36,7 @@ _PAIRS = re.compile(rf"\[{_PAIR}(,\s*{_PAIR})*,?\]")
 
 
 class Film(NamedTuple):
-    """Lamps by colour and the intervals in which each is lit, in frames; or a box that moves, in cells of its frames."""
+    """Lamps by colour, with the intervals of frames in which each is lit; or a box that moves, in cells of a frame."""
 
     lamps: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = ()
     boxes: tuple[tuple[int, int, int, int], ...] = ()
@@ -153,9 +153,7 @@ class Frames(SceneTask[Film]):
         """Times are off by up to two frames, edges by up to one cell, evenly; half of the answers think first."""
         thinks = rng.random() < 0.5
         if question.kind == "track":
-            off = [
-                [min(max(n + int(rng.integers(-1, 2)), 0), CELLS) for n in box] for box in question.known["boxes"]
-            ]
+            off = [[min(max(n + int(rng.integers(-1, 2)), 0), CELLS) for n in box] for box in question.known["boxes"]]
             return self.answered("track", str(off).replace(" ", ""), (), scene.colour if thinks else "")
         times = [self._off(start, end, rng) for start, end in question.known["times"]]
         if question.kind == "when":

@@ -98,12 +98,13 @@ class SceneTask(TextTask, Generic[SceneT]):
             if split_of(repr(scene)) == part:
                 return scene, self.ask(scene, kind, rng)
 
-    def _rng(self, split: Split, number: int) -> np.random.Generator:
+    def rng(self, split: Split, number: int) -> np.random.Generator:
+        """What scenario `number` of a split is drawn with."""
         return Key.of(0).derive(self.title, split, number).numpy()
 
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)
-        rng = self._rng(split, number)
+        rng = self.rng(split, number)
         scene, question = self.posed(split, rng)
         name = f"{self.title}/{split}/{number}"
         picture = MEDIA.put(picture_bytes(self.paint(scene)), f"the picture of {name}")
@@ -123,7 +124,7 @@ class SceneTask(TextTask, Generic[SceneT]):
         """A beginner's answers, for models that know neither the form nor the colours; on request."""
 
         def play(scenario: Scenario, rng: np.random.Generator) -> Sequence[Lesson]:
-            drawn = self._rng("train", scenario.seed)
+            drawn = self.rng("train", scenario.seed)
             scene, question = self.posed("train", drawn)
             text = self.beginner(scene, question, rng)
             return [Lesson(tuple(scenario.messages), ({"role": "assistant", "content": text},))]

@@ -30,7 +30,7 @@ EPSILON = 1e-6
 
 
 def entropies(grey: NDArray[np.uint8], windows: int) -> NDArray[np.float64]:
-    """The entropy in bits of the histogram of grey values of each window; `[windows, windows]` of a picture `[H, W]`."""
+    """The entropy in bits of each window's histogram of grey values, `[windows, windows]`, of a picture `[H, W]`."""
     made = np.zeros((windows, windows))
     for row, band in enumerate(np.array_split(grey, windows, axis=0)):
         for column, window in enumerate(np.array_split(band, windows, axis=1)):

@@ -17,8 +17,8 @@ MM_EUREKA = GRPO.but(
     catalogue_ids=("mm-eureka",),
     axes=("reward", "policy", "data"),
     task="digits",
-    formula="A_i = R_i - 1/(G-1) sum_{j != i} R_j,  R = [right] + 0.5 [tags],  groups all right or all wrong are dropped,"
-    "  L = -1/N sum_i 1/n_i sum_t min(r_it A_i, clip(r_it) A_i)",
+    formula="A_i = R_i - 1/(G-1) sum_{j != i} R_j,  R = [right] + 0.5 [tags],  "
+    "groups all right or all wrong are dropped,  L = -1/N sum_i 1/n_i sum_t min(r_it A_i, clip(r_it) A_i)",
     conventions={
         **UNSCALED,
         "format": "shaping.0.weight = 0.5 for a filled thought and one answer in tags; the weight is recalled",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.curriculum.random_order import Shuffled
+from hocket.curriculum.random_order import Shuffled, permutation
 from hocket.methods.base.grpo import GRPO, GRPO_KL
 from hocket.rewards.tags import TagFormat
 from hocket.stages import Curriculum, LedgerView, Task
@@ -57,12 +57,13 @@ class KindStages(Curriculum):
 
     def _drawn(self, task: Task, position: int, ledger: LedgerView, key: Key) -> Scenario:
         kinds = self.kinds_at(position)
-        for scenario in Shuffled(prompts=1)(task, position * TRIES, TRIES, ledger, key):
+        for place in permutation(key.derive("kinds", position), TRIES).tolist():
+            (scenario,) = Shuffled(prompts=1)(task, position * TRIES + place, 1, ledger, key)
             if scenario.metadata.get(self.key) in kinds:
                 return scenario
         raise ConfigurationError(
-            f"curriculum: {TRIES} scenarios in a row are none of {', '.join(sorted(kinds))}; correct curriculum.stages, "
-            "or take a task whose metadata name these kinds"
+            f"curriculum: {TRIES} scenarios in a row are none of {', '.join(sorted(kinds))}; correct "
+            "curriculum.stages, or take a task whose metadata name these kinds"
         )
 
 

@@ -1,0 +1,58 @@
+"""UAV-VL-R1's claims."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from hocket.core.keys import Key
+from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, say
+from hocket.lab.toys.recorded_answers import said, shaped
+from hocket.methods.group_relative.uav_vl_r1 import STAGES, UAV_VL_R1, KindStages
+from hocket.train.ledger import Ledger
+from hocket.types import Scenario
+
+claim = Claims("uav-vl-r1", "arXiv:2508.11196")
+
+
+class Endless:
+    """Questions of eight kinds in turn."""
+
+    def size(self, split: str) -> int | None:
+        return None
+
+    def scenario(self, split: str, number: int) -> Scenario:
+        kinds = [kind for stage in STAGES for kind in stage]
+        return Scenario(f"n{number}", "?", metadata={"kind": kinds[number % len(kinds)]})
+
+
+def kinds(curriculum: KindStages, asked: int, count: int) -> list[str]:
+    task: Any = Endless()
+    drawn = curriculum(task, asked, count, cast(Any, Ledger()), Key.of(0))
+    return [str(one.metadata["kind"]) for one in drawn]
+
+
+@claim(
+    "Each stage adds its kinds to those before, 320 scenarios a stage, the last for the rest; in any order of calls."
+)
+def each_stage_adds_its_kinds_to_those_before_it() -> Finding:
+    curriculum = UAV_VL_R1.curriculum
+    assert isinstance(curriculum, KindStages)
+    first, second, third = ({*stage} for stage in STAGES)
+    parts = [set(kinds(curriculum, at, 60)) for at in (0, 260, 320, 580, 640, 5000)]
+    wanted = [first, first, first | second, first | second, first | second | third, first | second | third]
+    edge = kinds(curriculum, 319, 1)[0] in first and curriculum.kinds_at(319) == first
+    edge &= curriculum.kinds_at(320) == first | second and curriculum.prompts == 16
+    one_by_one = [kinds(curriculum, place, 1)[0] for place in range(310, 330)]
+    return Finding(parts == wanted and edge and one_by_one == kinds(curriculum, 310, 20), say(stages=len(STAGES)))
+
+
+@claim("The reward is the verdict and a point for a filled thought and one answer in tags.")
+def the_reward_is_the_verdict_and_a_point_for_the_tags() -> Finding:
+    worked = "<think>rs gb</think><answer>2</answer>"
+    texts = (worked, "<answer>2</answer>", "<think></think><answer>2</answer>", "")
+    found = shaped(UAV_VL_R1, [said("g", text, verdict) for text in texts for verdict in (0.0, 1.0)])
+    wanted = [verdict + (text == worked) for text in texts for verdict in (0.0, 1.0)]
+    return Finding(gap(found, wanted) < EXACT, say(texts=len(texts)))
+
+
+claim.shipped(UAV_VL_R1, "curriculum", settings={"model": "nano-vlm"})
