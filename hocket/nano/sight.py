@@ -22,7 +22,7 @@ from transformers import Qwen3ForCausalLM
 
 from hocket.core.keys import Key
 from hocket.nano import BASE
-from hocket.nano.supervised import answer_loss, answers, update
+from hocket.nano.lesson_steps import answer_loss, answers, update
 from hocket.nano.vision import PATCH, SIDE, build_processor, new_model
 from hocket.nano.worlds import WorldPretraining, measure_worlds, teach_worlds
 from hocket.tasks.arithmetic import verify

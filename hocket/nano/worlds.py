@@ -18,10 +18,10 @@ from torch.nn import functional
 
 from hocket.core.keys import Key
 from hocket.core.media import words_of
-from hocket.nano.supervised import answer_loss, answers, update
+from hocket.nano.lesson_steps import answer_loss, answers, update
 from hocket.tasks.boxes import Boxes, Layout
 from hocket.tasks.digits import QUESTIONS, canvas
-from hocket.tasks.frames import Film, Frames
+from hocket.tasks.frames import Frames, LampFilm
 from hocket.tasks.scenes import COLOURS, SceneTask
 from hocket.tasks.shapes import SHAPES, Shapes, ShapesTask
 
@@ -45,7 +45,7 @@ Reading = Mapping[str, Sequence[int]]
 Lesson = Callable[[str, Sequence[int], np.random.Generator], str]
 
 
-class Example(NamedTuple):
+class SightExample(NamedTuple):
     """A picture `[16, 16, 3]` of uint8, what stands in its patches, a question and a beginner's answer."""
 
     pixels: NDArray[np.uint8]
@@ -62,26 +62,26 @@ def colour_number(colour: str) -> int:
 def of_boxes(scene: Layout) -> Reading:
     """Colour and edges of the rectangle in each patch of 2 x 2 cells; no two share one."""
     reading = {name: [-100] * PATCHES for name in ("x0", "y0", "x1", "y1")} | {"colour": [0] * PATCHES}
-    for one in scene:
-        for row in range(one.y0 // 2, (one.y1 + 1) // 2):
-            for column in range(one.x0 // 2, (one.x1 + 1) // 2):
+    for item in scene:
+        for row in range(item.y0 // 2, (item.y1 + 1) // 2):
+            for column in range(item.x0 // 2, (item.x1 + 1) // 2):
                 patch = row * _ACROSS + column
-                reading["colour"][patch] = colour_number(one.colour)
+                reading["colour"][patch] = colour_number(item.colour)
                 for name in ("x0", "y0", "x1", "y1"):
-                    reading[name][patch] = getattr(one, name)
+                    reading[name][patch] = getattr(item, name)
     return reading
 
 
 def of_shapes(scene: Shapes) -> Reading:
     """Colour and kind of the shape in each patch."""
     reading = {"colour": [0] * PATCHES, "shape": [0] * PATCHES}
-    for one in scene:
-        reading["colour"][one.cell] = colour_number(one.colour)
-        reading["shape"][one.cell] = list(SHAPES).index(one.kind) + 1
+    for item in scene:
+        reading["colour"][item.cell] = colour_number(item.colour)
+        reading["shape"][item.cell] = list(SHAPES).index(item.kind) + 1
     return reading
 
 
-def of_film(scene: Film) -> Reading:
+def of_film(scene: LampFilm) -> Reading:
     """Which lamps are lit in each frame, and from when to when; or where the box is in each quarter."""
     if not scene.lamps:
         names = ("moving x0", "moving y0", "moving x1", "moving y1")
@@ -109,21 +109,21 @@ WORLDS: Sequence[tuple[SceneTask[Any], Callable[[Any], Reading]]] = (
 )
 
 
-def drawn(place: int, rng: np.random.Generator) -> Example:
+def drawn(place: int, rng: np.random.Generator) -> SightExample:
     """A question of a world, by its place in `WORLDS`."""
     world, read = WORLDS[place]
     scene, question = world.posed("pretrain", rng)
-    return Example(world.paint(scene), read(scene), question.words, world.beginner(scene, question, rng))
+    return SightExample(world.paint(scene), read(scene), question.words, world.beginner(scene, question, rng))
 
 
-def of_handwriting(lesson: Lesson, rng: np.random.Generator) -> Example:
+def of_handwriting(lesson: Lesson, rng: np.random.Generator) -> SightExample:
     """A question about digits."""
     shown, kind = canvas(rng, "train"), list(QUESTIONS)[int(rng.integers(len(QUESTIONS)))]
     pixels = np.repeat(shown.pixels[..., None], 3, 2)
-    return Example(pixels, of_digits(shown.quarters), QUESTIONS[kind][0], lesson(kind, shown.digits, rng))
+    return SightExample(pixels, of_digits(shown.quarters), QUESTIONS[kind][0], lesson(kind, shown.digits, rng))
 
 
-def mixture(step: int, seed: int, stage: str, rows: int, lesson: Lesson, films: int = 4) -> list[Example]:
+def mixture(step: int, seed: int, stage: str, rows: int, lesson: Lesson, films: int = 4) -> list[SightExample]:
     """The examples of a step: films alone in one step of `films`, else half digits and half of the other worlds."""
     rng = Key.of(seed).derive("sight", stage, step).numpy()
     if step % films == films - 1:
@@ -137,9 +137,9 @@ def pictures(pixels: Sequence[NDArray[np.uint8]]) -> Tensor:
     return (torch.from_numpy(np.stack(pixels)).float() / 127.5 - 1).permute(0, 3, 1, 2).contiguous()
 
 
-def pixels_of(examples: Sequence[Example]) -> Tensor:
+def pixels_of(examples: Sequence[SightExample]) -> Tensor:
     """The same of examples."""
-    return pictures([one.pixels for one in examples])
+    return pictures([item.pixels for item in examples])
 
 
 class Readers(nn.Module):
@@ -149,11 +149,11 @@ class Readers(nn.Module):
         super().__init__()
         self.heads = nn.ModuleDict({name: nn.Linear(width, values) for name, values in READ.items()})
 
-    def loss(self, states: Tensor, examples: Sequence[Example]) -> Tensor:
+    def loss(self, states: Tensor, examples: Sequence[SightExample]) -> Tensor:
         """The mean over readings of the mean cross-entropy in nats; states `[B, 16, width]`."""
         losses = []
         for name, head in self.heads.items():
-            due = torch.tensor([one.reading.get(name, [-100] * PATCHES) for one in examples])
+            due = torch.tensor([item.reading.get(name, [-100] * PATCHES) for item in examples])
             places = due >= 0
             if places.any():
                 losses.append(functional.cross_entropy(head(states[places]), due[places]))
@@ -194,7 +194,7 @@ def teach_worlds(
     model.train()
     for step in range(config.steps):
         examples = mixture(step, config.seed, "world answers", config.rows, lesson)
-        questions, texts = [one.question for one in examples], [one.answer for one in examples]
+        questions, texts = [item.question for item in examples], [item.answer for item in examples]
         loss = answer_loss(model, processor.tokenizer, pixels_of(examples), questions, texts)
         update(optimiser, loss, config.lr, step, config.steps)
         if step % 100 == 99:
@@ -203,15 +203,15 @@ def teach_worlds(
 
 def measure_worlds(model: Any, processor: Any, config: WorldPretraining) -> dict[str, float]:
     """The mean reward of greedy answers by world and kind, on scenes of evaluation."""
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for world, _ in WORLDS:
         for kind in world.kinds:
             task = type(world)([kind])
             scenarios = [task.scenario("eval", number) for number in range(config.measured)]
             rng = [task.rng("eval", number) for number in range(config.measured)]
-            pixels = [world.paint(task.posed("eval", one)[0]) for one in rng]
-            questions = [words_of(one.messages[0]["content"]).split("\n")[-1] for one in scenarios]
+            pixels = [world.paint(task.posed("eval", item)[0]) for item in rng]
+            questions = [words_of(item.messages[0]["content"]).split("\n")[-1] for item in scenarios]
             texts = answers(model, processor.tokenizer, pictures(pixels), questions, task.longest)
-            scores = [task.verify(text, one) for text, one in zip(texts, scenarios, strict=True)]
-            found[f"{world.title} {kind}"] = sum(scores) / max(1, len(scores))
-    return found
+            scores = [task.verify(text, item) for text, item in zip(texts, scenarios, strict=True)]
+            result[f"{world.title} {kind}"] = sum(scores) / max(1, len(scores))
+    return result

@@ -23,11 +23,11 @@ def area(box: Box) -> float:
     return max(0.0, box[2] - box[0]) * max(0.0, box[3] - box[1])
 
 
-def box_overlap(one: Box, other: Box) -> float:
+def box_overlap(item: Box, other: Box) -> float:
     """Intersection over union, in [0, 1]."""
-    (a, b, c, d), (e, f, g, h) = one, other
+    (a, b, c, d), (e, f, g, h) = item, other
     common = area((max(a, e), max(b, f), min(c, g), min(d, h)))
-    union = area(one) + area(other) - common
+    union = area(item) + area(other) - common
     return common / union if union > 0 else 0.0
 
 
@@ -39,7 +39,7 @@ def inside(point: Point, box: Box) -> bool:
 def merged(intervals: Sequence[Interval]) -> list[Interval]:
     """The union of intervals as intervals apart, in order; those without length are left out."""
     parts: list[Interval] = []
-    for start, end in sorted(one for one in intervals if one[0] < one[1]):
+    for start, end in sorted(item for item in intervals if item[0] < item[1]):
         if parts and start <= parts[-1][1]:
             parts[-1] = (parts[-1][0], max(parts[-1][1], end))
         else:
@@ -71,9 +71,9 @@ def point_of(text: str | None) -> Point | None:
     return (numbers[0], numbers[1]) if len(numbers) == 2 else None
 
 
-def distance(one: Point, other: Point) -> float:
+def distance(item: Point, other: Point) -> float:
     """The Euclidean distance."""
-    return math.hypot(one[0] - other[0], one[1] - other[1])
+    return math.hypot(item[0] - other[0], item[1] - other[1])
 
 
 def matched(ours: Sequence[Thing], theirs: Sequence[Thing], score: Callable[[Thing, Thing], float]) -> float:
@@ -87,6 +87,6 @@ def matched(ours: Sequence[Thing], theirs: Sequence[Thing], score: Callable[[Thi
     import numpy as np
     from scipy.optimize import linear_sum_assignment
 
-    table = np.array([[score(one, other) for other in theirs] for one in ours], dtype=np.float64)
+    table = np.array([[score(item, other) for other in theirs] for item in ours], dtype=np.float64)
     rows, columns = linear_sum_assignment(table, maximize=True)
     return float(table[rows, columns].sum())

@@ -10,7 +10,7 @@ import numpy as np
 from hocket.core.options import checked
 from hocket.rewards.regions import Box, box_of, box_overlap, inside, point_of
 from hocket.tasks.form import TaskForm
-from hocket.tasks.scenes import COLOURS, SIDE, Picture, Question, SceneTask, canvas, colours, kinds_of
+from hocket.tasks.scenes import COLOURS, SIDE, Picture, SceneQuestion, SceneTask, canvas, colours, kinds_of
 from hocket.types import Scenario, Trajectory
 
 CELLS = 8
@@ -62,30 +62,30 @@ class Boxes(SceneTask[Layout]):
 
     def paint(self, scene: Layout) -> Picture:
         picture = canvas()
-        for one in scene:
-            rows, columns = (slice(a * _PIXELS, b * _PIXELS) for a, b in ((one.y0, one.y1), (one.x0, one.x1)))
-            picture[rows, columns] = COLOURS[one.colour]
+        for item in scene:
+            rows, columns = (slice(a * _PIXELS, b * _PIXELS) for a, b in ((item.y0, item.y1), (item.x0, item.x1)))
+            picture[rows, columns] = COLOURS[item.colour]
         return picture
 
-    def ask(self, scene: Layout, kind: str, rng: np.random.Generator) -> Question:
+    def ask(self, scene: Layout, kind: str, rng: np.random.Generator) -> SceneQuestion:
         target = scene[int(rng.integers(len(scene)))]
         numbers = target.box if kind == "box" else target.box[:2]
         known = {"box": list(target.box), "point": list(target.box[:2]), "space": [CELLS, CELLS]}
-        return Question(kind, f"{kind.capitalize()} {target.colour}?", " ".join(map(str, numbers)), known)
+        return SceneQuestion(kind, f"{kind.capitalize()} {target.colour}?", " ".join(map(str, numbers)), known)
 
-    def beginner(self, scene: Layout, question: Question, rng: np.random.Generator) -> str:
+    def beginner(self, scene: Layout, question: SceneQuestion, rng: np.random.Generator) -> str:
         """Edges are off by up to one cell, clicks by up to two, evenly."""
         off, most = (1, CELLS) if question.kind == "box" else (2, CELLS - 1)
-        numbers = [int(one) + int(rng.integers(-off, off + 1)) for one in question.answer.split()]
-        return f"<answer>{' '.join(str(min(max(one, 0), most)) for one in numbers)}</answer>"
+        numbers = [int(item) + int(rng.integers(-off, off + 1)) for item in question.answer.split()]
+        return f"<answer>{' '.join(str(min(max(item, 0), most)) for item in numbers)}</answer>"
 
     def verify(self, text: str, scenario: Scenario) -> float:
         truth = tuple(map(float, scenario.metadata["box"]))
-        said = self.extracted(text)
+        answer = self.extracted(text)
         if scenario.metadata["kind"] == "point":
-            point = point_of(said)
+            point = point_of(answer)
             return float(point is not None and inside(point, truth))  # type: ignore[arg-type]
-        box = box_of(said)
+        box = box_of(answer)
         return 0.0 if box is None else box_overlap(box, truth)  # type: ignore[arg-type]
 
     def success(self, trajectory: Trajectory) -> float:
@@ -97,9 +97,9 @@ class Boxes(SceneTask[Layout]):
         return {**super().describe(trajectory), "overlap": self.verify(trajectory.answer, trajectory.scenario)}
 
 
-def _blocks(one: Rectangle) -> Box:
+def _blocks(item: Rectangle) -> Box:
     """The blocks of 2 x 2 cells that a rectangle touches: no two share one, so that each is apart from the others."""
-    return one.x0 // 2, one.y0 // 2, (one.x1 + 1) // 2, (one.y1 + 1) // 2
+    return item.x0 // 2, item.y0 // 2, (item.x1 + 1) // 2, (item.y1 + 1) // 2
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> Boxes:

@@ -16,7 +16,7 @@ import numpy as np
 from hocket.core.options import checked
 from hocket.rewards.regions import Box, Interval, box_overlap, interval_overlap
 from hocket.tasks.form import TaskForm
-from hocket.tasks.scenes import COLOURS, SIDE, Picture, Question, SceneTask, canvas, colours, kinds_of
+from hocket.tasks.scenes import COLOURS, SIDE, Picture, SceneQuestion, SceneTask, canvas, colours, kinds_of
 from hocket.types import Scenario, Trajectory
 
 FRAMES = 16
@@ -35,7 +35,7 @@ _PAIR = r"\(\d+(\.\d+)?,\s*\d+(\.\d+)?\)"
 _PAIRS = re.compile(rf"\[{_PAIR}(,\s*{_PAIR})*,?\]")
 
 
-class Film(NamedTuple):
+class LampFilm(NamedTuple):
     """Lamps by colour, with the intervals of frames in which each is lit; or a box that moves, in cells of a frame."""
 
     lamps: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = ()
@@ -51,24 +51,24 @@ def lit(times: Sequence[tuple[int, int]]) -> int:
 def times_in(text: str) -> Interval | None:
     """The last `A to B` of the last answer, as VideoChat-R1 reads it; None without one."""
     answers = _ANSWER.findall(text)
-    found = _TIMES.findall(answers[-1]) if answers else []
-    return (float(found[-1][0]), float(found[-1][1])) if found else None
+    result = _TIMES.findall(answers[-1]) if answers else []
+    return (float(result[-1][0]), float(result[-1][1])) if result else None
 
 
 def glue_in(text: str) -> list[Interval] | None:
     """The intervals in `<glue>[(a, b), ..]</glue>`, none of which ends before it begins; None for any other form."""
-    found = _GLUE.search(text)
-    if found is None or not _PAIRS.fullmatch(found[1]):
+    result = _GLUE.search(text)
+    if result is None or not _PAIRS.fullmatch(result[1]):
         return None
-    pairs: list[Interval] = ast.literal_eval(found[1])
+    pairs: list[Interval] = ast.literal_eval(result[1])
     return pairs if all(start <= end for start, end in pairs) else None
 
 
 def track_in(text: str, count: int) -> list[Box] | None:
     """The boxes of an answer that lists exactly `count` of four numbers each; None for any other form."""
-    found = _ANSWER.search(text.replace("\n", ""))
+    result = _ANSWER.search(text.replace("\n", ""))
     try:
-        boxes: Any = ast.literal_eval(found[1].strip()) if found else None
+        boxes: Any = ast.literal_eval(result[1].strip()) if result else None
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
     if not isinstance(boxes, list) or len(boxes) != count:
@@ -84,25 +84,25 @@ def track_overlap(ours: Sequence[Box], theirs: Sequence[Box]) -> float:
 
 def option_in(text: str) -> str:
     """The first letter from A to G of the first answer; empty without one."""
-    found = _ANSWER.search(text)
-    letter = re.search(r"[A-G]", found[1]) if found else None
+    result = _ANSWER.search(text)
+    letter = re.search(r"[A-G]", result[1]) if result else None
     return letter[0] if letter else ""
 
 
-class Frames(SceneTask[Film]):
+class Frames(SceneTask[LampFilm]):
     """Films: when a lamp is lit (`when`), which is lit longest and when (`longest`), where a box goes (`track`)."""
 
     title = "frames"
     kinds_of = ("when", "longest", "track")
     longest = 56
 
-    def draw(self, rng: np.random.Generator, kind: str) -> Film:
+    def draw(self, rng: np.random.Generator, kind: str) -> LampFilm:
         if kind == "track":
             return self._moving(rng)
         while True:
             lamps = tuple((colour, self._times(rng, once=kind == "when")) for colour in colours(rng, 2))
             if lit(lamps[0][1]) != lit(lamps[1][1]):
-                return Film(lamps)
+                return LampFilm(lamps)
 
     def _times(self, rng: np.random.Generator, *, once: bool) -> tuple[tuple[int, int], ...]:
         if once or rng.random() < 0.5:
@@ -111,7 +111,7 @@ class Frames(SceneTask[Film]):
         a, b, c, d = sorted(rng.choice(FRAMES + 1, 4, replace=False).tolist())
         return (a, b), (c, d)
 
-    def _moving(self, rng: np.random.Generator) -> Film:
+    def _moving(self, rng: np.random.Generator) -> LampFilm:
         wide, high = rng.integers(1, 4, size=2).tolist()
         x, y = int(rng.integers(CELLS - wide + 1)), int(rng.integers(CELLS - high + 1))
         boxes = []
@@ -119,9 +119,12 @@ class Frames(SceneTask[Film]):
             boxes.append((x, y, x + wide, y + high))
             x = int(np.clip(x + rng.integers(-1, 2), 0, CELLS - wide))
             y = int(np.clip(y + rng.integers(-1, 2), 0, CELLS - high))
-        return Film((), tuple(boxes), colours(rng, 1)[0])
+        return LampFilm((), tuple(boxes), colours(rng, 1)[0])
 
-    def paint(self, scene: Film) -> Picture:
+    def described(self, scene: LampFilm) -> str:
+        return f"Film(lamps={scene.lamps!r}, boxes={scene.boxes!r}, colour={scene.colour!r})"
+
+    def paint(self, scene: LampFilm) -> Picture:
         picture = canvas()
         for place, (colour, times) in enumerate(scene.lamps):
             for frame in (frame for start, end in times for frame in range(start, end)):
@@ -132,24 +135,24 @@ class Frames(SceneTask[Film]):
             picture[row + 2 * y0 : row + 2 * y1, column + 2 * x0 : column + 2 * x1] = COLOURS[scene.colour]
         return picture
 
-    def ask(self, scene: Film, kind: str, rng: np.random.Generator) -> Question:
+    def ask(self, scene: LampFilm, kind: str, rng: np.random.Generator) -> SceneQuestion:
         if kind == "track":
             boxes = [list(box) for box in scene.boxes]
             words, answer = f"Track {scene.colour}?", str(boxes).replace(" ", "")
-            return Question(kind, words, answer, {"boxes": boxes, "space": [CELLS, CELLS]})
+            return SceneQuestion(kind, words, answer, {"boxes": boxes, "space": [CELLS, CELLS]})
         if kind == "when":
             colour, ((start, end),) = scene.lamps[int(rng.integers(2))]
-            return Question(kind, f"When {colour}?", f"{start} to {end}", {"times": [[start, end]]})
+            return SceneQuestion(kind, f"When {colour}?", f"{start} to {end}", {"times": [[start, end]]})
         best = max(range(2), key=lambda place: lit(scene.lamps[place][1]))
         words = f"Longest? A {scene.lamps[0][0]} B {scene.lamps[1][0]}"
-        return Question(kind, words, "AB"[best], {"times": [list(one) for one in scene.lamps[best][1]]})
+        return SceneQuestion(kind, words, "AB"[best], {"times": [list(item) for item in scene.lamps[best][1]]})
 
     def answered(self, kind: str, answer: str, times: Sequence[tuple[int, int]], thought: str = "") -> str:
         """An answer in the wanted form."""
         glue = f"<glue>[{', '.join(f'({a}, {b})' for a, b in times)}]</glue>" if kind == "longest" else ""
         return (f"<think>{thought}</think>" if thought else "") + f"<answer>{answer}</answer>{glue}"
 
-    def beginner(self, scene: Film, question: Question, rng: np.random.Generator) -> str:
+    def beginner(self, scene: LampFilm, question: SceneQuestion, rng: np.random.Generator) -> str:
         """Times are off by up to two frames, edges by up to one cell, evenly; half of the answers think first."""
         thinks = rng.random() < 0.5
         if question.kind == "track":
@@ -160,7 +163,7 @@ class Frames(SceneTask[Film]):
             (start, end) = times[0]
             return self.answered("when", f"{start} to {end}", (), question.words[5:-1] if thinks else "")
         if thinks:
-            counts = " ".join(f"{'AB'[place]} {lit(one)}" for place, (_, one) in enumerate(scene.lamps))
+            counts = " ".join(f"{'AB'[place]} {lit(item)}" for place, (_, item) in enumerate(scene.lamps))
             return self.answered("longest", question.answer, times, counts)
         return self.answered("longest", "AB"[int(rng.integers(2))], times)
 
@@ -176,8 +179,8 @@ class Frames(SceneTask[Film]):
             return 0.0 if boxes is None else track_overlap(boxes, [tuple(box) for box in known["boxes"]])
         truth = [(start, end) for start, end in known["times"]]
         if known["kind"] == "when":
-            said = times_in(text)
-            return 0.0 if said is None else interval_overlap([said], truth)
+            times_read = times_in(text)
+            return 0.0 if times_read is None else interval_overlap([times_read], truth)
         return (interval_overlap(glue_in(text) or [], truth) + float(option_in(text) == scenario.answer)) / 2
 
     def success(self, trajectory: Trajectory) -> float:

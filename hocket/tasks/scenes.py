@@ -34,7 +34,7 @@ Picture = NDArray[np.uint8]
 SceneT = TypeVar("SceneT")
 
 
-class Question(NamedTuple):
+class SceneQuestion(NamedTuple):
     """A question about a scene: its kind, its words, the right answer as the tags hold it, and what verifiers read."""
 
     kind: str
@@ -76,26 +76,30 @@ class SceneTask(TextTask, Generic[SceneT]):
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, kind: str) -> SceneT:
-        """A scene that a question of this kind can be asked about. Its `repr` tells scenes apart."""
+        """A scene that a question of this kind can be asked about."""
 
     @abstractmethod
     def paint(self, scene: SceneT) -> Picture:
         """The scene as a picture."""
 
     @abstractmethod
-    def ask(self, scene: SceneT, kind: str, rng: np.random.Generator) -> Question:
+    def ask(self, scene: SceneT, kind: str, rng: np.random.Generator) -> SceneQuestion:
         """A question of this kind about the scene."""
 
     @abstractmethod
-    def beginner(self, scene: SceneT, question: Question, rng: np.random.Generator) -> str:
+    def beginner(self, scene: SceneT, question: SceneQuestion, rng: np.random.Generator) -> str:
         """What a beginner answers."""
 
-    def posed(self, part: Part, rng: np.random.Generator) -> tuple[SceneT, Question]:
+    def described(self, scene: SceneT) -> str:
+        """A text that tells scenes apart; it decides which split a scene belongs to."""
+        return repr(scene)
+
+    def posed(self, part: Part, rng: np.random.Generator) -> tuple[SceneT, SceneQuestion]:
         """A scene of a split, and a question about it."""
         kind = self.kinds[int(rng.integers(len(self.kinds)))]
         while True:
             scene = self.draw(rng, kind)
-            if split_of(repr(scene)) == part:
+            if split_of(self.described(scene)) == part:
                 return scene, self.ask(scene, kind, rng)
 
     def rng(self, split: Split, number: int) -> np.random.Generator:

@@ -11,7 +11,7 @@ import numpy as np
 from hocket.core.options import checked
 from hocket.rewards.verifiers import equal
 from hocket.tasks.form import TaskForm
-from hocket.tasks.scenes import COLOURS, SIDE, Picture, Question, SceneTask, canvas, kinds_of
+from hocket.tasks.scenes import COLOURS, SIDE, Picture, SceneQuestion, SceneTask, canvas, kinds_of
 from hocket.types import Scenario
 
 GRID = 4
@@ -71,49 +71,49 @@ class ShapesTask(SceneTask[Shapes]):
         """The shapes that a question of this kind can be about: those whose colour, or kind, nothing else has."""
         if kind not in LONE:
             return scene
-        counts = Counter(getattr(one, LONE[kind]) for one in scene)
-        return [one for one in scene if counts[getattr(one, LONE[kind])] == 1]
+        counts = Counter(getattr(item, LONE[kind]) for item in scene)
+        return [item for item in scene if counts[getattr(item, LONE[kind])] == 1]
 
     def paint(self, scene: Shapes) -> Picture:
         picture = canvas()
-        for one in scene:
-            row, column = divmod(one.cell, GRID)
-            mask = np.array([[mark == "#" for mark in line] for line in SHAPES[one.kind]])
+        for item in scene:
+            row, column = divmod(item.cell, GRID)
+            mask = np.array([[mark == "#" for mark in line] for line in SHAPES[item.kind]])
             block = picture[row * _PIXELS : (row + 1) * _PIXELS, column * _PIXELS : (column + 1) * _PIXELS]
-            block[mask] = COLOURS[one.colour]
+            block[mask] = COLOURS[item.colour]
         return picture
 
-    def ask(self, scene: Shapes, kind: str, rng: np.random.Generator) -> Question:
-        by_colour, by_kind = Counter(one.colour for one in scene), Counter(one.kind for one in scene)
+    def ask(self, scene: Shapes, kind: str, rng: np.random.Generator) -> SceneQuestion:
+        by_colour, by_kind = Counter(item.colour for item in scene), Counter(item.kind for item in scene)
         about = self._about(scene, kind)
-        one = about[int(rng.integers(len(about)))]
+        item = about[int(rng.integers(len(about)))]
         first, second = (list(COLOURS)[place] for place in rng.permutation(len(COLOURS))[:2].tolist())
         shape = list(SHAPES)[int(rng.integers(len(SHAPES)))]
         if kind == "there":
-            first, shape = (one.colour, one.kind) if rng.random() < 0.5 else (first, shape)
+            first, shape = (item.colour, item.kind) if rng.random() < 0.5 else (first, shape)
             right = any((other.colour, other.kind) == (first, shape) for other in scene)
-            return Question(kind, f"Any {first} {shape}?", "yes" if right else "no", {})
+            return SceneQuestion(kind, f"Any {first} {shape}?", "yes" if right else "no", {})
         if kind == "kind":
-            return Question(kind, f"Kind of {one.colour}?", one.kind, {})
+            return SceneQuestion(kind, f"Kind of {item.colour}?", item.kind, {})
         if kind == "colour":
-            return Question(kind, f"Colour of {one.kind}?", one.colour, {})
+            return SceneQuestion(kind, f"Colour of {item.kind}?", item.colour, {})
         if kind == "place":
-            row, column = divmod(one.cell, GRID)
-            return Question(kind, f"Where is {one.kind}?", f"{row + 1} {column + 1}", {})
+            row, column = divmod(item.cell, GRID)
+            return SceneQuestion(kind, f"Where is {item.kind}?", f"{row + 1} {column + 1}", {})
         if kind == "count":
-            return Question(kind, f"How many {first}?", str(by_colour[first]), {})
+            return SceneQuestion(kind, f"How many {first}?", str(by_colour[first]), {})
         if kind == "shapes":
-            return Question(kind, f"How many {shape}?", str(by_kind[shape]), {})
+            return SceneQuestion(kind, f"How many {shape}?", str(by_kind[shape]), {})
         if kind == "more":
             more = "same" if by_colour[first] == by_colour[second] else max(first, second, key=by_colour.__getitem__)
-            return Question(kind, f"More {first} or {second}?", more, {})
-        return Question(kind, f"{first} plus {shape}?", str(by_colour[first] + by_kind[shape]), {})
+            return SceneQuestion(kind, f"More {first} or {second}?", more, {})
+        return SceneQuestion(kind, f"{first} plus {shape}?", str(by_colour[first] + by_kind[shape]), {})
 
-    def worked(self, scene: Shapes, question: Question) -> str:
+    def worked(self, scene: Shapes, question: SceneQuestion) -> str:
         """A right answer that reads the shapes first."""
-        return f"<think>{' '.join(one.code for one in scene)}</think><answer>{question.answer}</answer>"
+        return f"<think>{' '.join(item.code for item in scene)}</think><answer>{question.answer}</answer>"
 
-    def beginner(self, scene: Shapes, question: Question, rng: np.random.Generator) -> str:
+    def beginner(self, scene: Shapes, question: SceneQuestion, rng: np.random.Generator) -> str:
         """At once, as if about another picture in two cases of three, or worked out."""
         if rng.random() < WORKED:
             return self.worked(scene, question)
@@ -123,8 +123,8 @@ class ShapesTask(SceneTask[Shapes]):
         return f"<answer>{self.ask(other, question.kind, rng).answer}</answer>"
 
     def verify(self, text: str, scenario: Scenario) -> float:
-        said = self.extracted(text)
-        return float(said is not None and equal(said.strip().lower(), str(scenario.answer)))
+        answer = self.extracted(text)
+        return float(answer is not None and equal(answer.strip().lower(), str(scenario.answer)))
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> ShapesTask:

@@ -142,7 +142,7 @@ def test_splits_share_no_scene_and_beginners_are_graded(name: str) -> None:
     for number in range(30):
         rng = task.rng("train", number)
         scene, question = task.posed("train", rng)
-        assert split_of(repr(scene)) == "train"
+        assert split_of(task.described(scene)) == "train"
         rewards.append(task.verify(task.beginner(scene, question, rng), task.scenario("train", number)))
     assert 0.1 < float(np.mean(rewards)) < 0.9
     lessons = lessons_of(task)

@@ -23,7 +23,7 @@ from hocket.types import Scenario
 SETTINGS: Mapping[str, Any] = {"model": "nano-vlm", "threads": 1, "precision": "fp32"}
 
 
-class Labelled(TextTask):
+class AnswerLabels(TextTask):
     """A task whose demonstrations are its answers alone, in tags: what supervised fine-tuning has of equal labels."""
 
     example = Example.DEMONSTRATION

@@ -24,7 +24,7 @@ from hocket.rewards.regions import Box, Point, area
 from hocket.stages import Shaping
 
 
-def box_said(text: str | None, size: float) -> Box | None:
+def box_read(text: str | None, size: float) -> Box | None:
     """The box of a text: its four numbers, or a square of this size around its two; None for anything else."""
     numbers = listed(text or "")
     if len(numbers) == 2:
@@ -119,7 +119,7 @@ class RegionVotes(Shaping):
             return batch
         value = torch.zeros(batch.trajectories, dtype=torch.float64)
         for members in groups_of(batch, self.by):
-            boxes = [box_said(tagged(texts[row] or ""), self.size) for row in members]
+            boxes = [box_read(tagged(texts[row] or ""), self.size) for row in members]
             for row, reward in zip(members, region_rewards(boxes), strict=True):
                 value[row] = reward
         return with_return(batch, value)

@@ -36,8 +36,8 @@ def overlap_of(text: str, known: Mapping[str, Any]) -> float | None:
     times = [(float(start), float(end)) for start, end in known["times"]]
     if kind == "longest":
         return interval_overlap(glue_in(text) or [], times)
-    said = times_in(text)
-    return 0.0 if said is None else interval_overlap([said], times)
+    times_read = times_in(text)
+    return 0.0 if times_read is None else interval_overlap([times_read], times)
 
 
 def formed(text: str, known: Mapping[str, Any]) -> bool | None:
@@ -59,7 +59,7 @@ class Overlap(Reward):
     outside: ClassVar[bool] = False
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
-        return Opinions(overlap_of(one.text, one.scenario.metadata) for one in trajectories)
+        return Opinions(overlap_of(item.text, item.scenario.metadata) for item in trajectories)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Option(Reward):
     outside: ClassVar[bool] = False
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
-        return Opinions(self.grade(one.text, one.scenario) for one in trajectories)
+        return Opinions(self.grade(item.text, item.scenario) for item in trajectories)
 
     def grade(self, text: str, scenario: Scenario) -> float | None:
         """The reward of one text."""
@@ -82,7 +82,7 @@ class Option(Reward):
 
 
 @dataclass(frozen=True)
-class Formed(Reward):
+class AnswerForm(Reward):
     """1 for an answer in the form of its task: a thought, an answer, and the intervals or boxes in their lists."""
 
     name: str = "form"
@@ -90,7 +90,7 @@ class Formed(Reward):
     outside: ClassVar[bool] = False
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
-        marks = (formed(one.text, one.scenario.metadata) for one in trajectories)
+        marks = (formed(item.text, item.scenario.metadata) for item in trajectories)
         return Opinions(None if mark is None else float(mark) for mark in marks)
 
 
@@ -112,5 +112,5 @@ VIDEOCHAT_R1 = GRPO_KL.but(
         "boxes": "as many as the film has frames; the released code asks for 8",
         "films": "frames in one picture, in reading order",
     },
-    rewards=(Overlap(), Option(), Formed()),
+    rewards=(Overlap(), Option(), AnswerForm()),
 )

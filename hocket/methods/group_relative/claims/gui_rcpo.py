@@ -9,8 +9,8 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, say
-from hocket.lab.toys.recorded_answers import lines, said, shaped
-from hocket.methods.group_relative.gui_rcpo import GUI_RCPO, box_said, consensus, region_rewards
+from hocket.lab.toys.recorded_answers import answer, lines, shaped
+from hocket.methods.group_relative.gui_rcpo import GUI_RCPO, box_read, consensus, region_rewards
 from hocket.rewards.regions import Box, box_overlap, inside
 
 claim = Claims("gui-rcpo", "arXiv:2508.05615")
@@ -64,21 +64,22 @@ def larger_units_and_another_order_of_the_group_leave_every_reward() -> Finding:
     larger = region_rewards([(2.5 * a + 7, 2.5 * b - 3, 2.5 * c + 7, 2.5 * d - 3) for a, b, c, d in boxes])
     off = max(gap(larger, rewards), gap(region_rewards(boxes[::-1])[::-1], rewards))
     texts = [f"<answer>{' '.join(map(str, box))}</answer>" for box in boxes]
-    rows = [said("one", text, reward) for text, reward in zip(texts, (1.0, 0, 0, 1.0, 0, 0), strict=True)]
+    rows = [answer(reward, 2, "one", text=text) for text, reward in zip(texts, (1.0, 0, 0, 1.0, 0, 0), strict=True)]
     rows += [
-        said("two", text, 0.5) for text in (texts[0], "", "<answer></answer>", "<answer>1 2 3</answer>", "1 2 3 4")
+        answer(0.5, 2, "two", text=text)
+        for text in (texts[0], "", "<answer></answer>", "<answer>1 2 3</answer>", "1 2 3 4")
     ]
     value = shaped(GUI_RCPO, rows)
     alone = gap(value[:6], rewards) < EXACT and value[6:] == [1.0, 0.0, 0.0, 0.0, 0.0]
-    wordless = shaped(GUI_RCPO, [said("q", "", 0.25), said("q", "", 0.75)]) == [0.25, 0.75]
+    wordless = shaped(GUI_RCPO, [answer(0.25, 2), answer(0.75, 2)]) == [0.25, 0.75]
     return Finding(off < EXACT and alone and wordless, say(off=off))
 
 
 @claim("A click votes for a square of 50 around it; anything but four or two numbers is no box.", "appendix A")
 def a_click_votes_for_a_square_of_50_around_it() -> Finding:
-    read = [box_said(text, 50) for text in ("100, 60", "[1, 2, 3, 4]", "1 2 3", "", None, "1 2 3 4 5")]
+    read = [box_read(text, 50) for text in ("100, 60", "[1, 2, 3, 4]", "1 2 3", "", None, "1 2 3 4 5")]
     wanted = [(75.0, 35.0, 125.0, 85.0), (1.0, 2.0, 3.0, 4.0), None, None, None, None]
-    rows = [said("q", f"<answer>{x} {y}</answer>") for x, y in ((100, 60), (125, 60), (400, 400))]
+    rows = [answer(0.0, 2, text=f"<answer>{x} {y}</answer>") for x, y in ((100, 60), (125, 60), (400, 400))]
     value = shaped(GUI_RCPO, rows)  # Two squares share half: half of each has two votes.
     holds = read == wanted and gap(value, [0.75, 0.75, 0.5]) < EXACT and GUI_RCPO.rollout.samples == 16  # type: ignore[attr-defined]
     return Finding(holds and GUI_RCPO.regularisers[0].coefficient == 0.04, lines(rewards=value))  # type: ignore[attr-defined]
@@ -113,9 +114,9 @@ def the_consensus_is_the_centre_of_the_largest_connected_region() -> Finding:
         ([(0, 0, 2, 4), (2, 0, 4, 2)], (5 / 3, 5 / 3)),
         ([(1, 1, 1, 5), None], None),
     ]
-    found = [consensus(boxes) for boxes, _ in cases]
-    off = max(gap(a, b) for a, (_, b) in zip(found, cases, strict=True) if a is not None and b is not None)
-    return Finding(off < EXACT and found[-1] is None, say(off=off))
+    result = [consensus(boxes) for boxes, _ in cases]
+    off = max(gap(a, b) for a, (_, b) in zip(result, cases, strict=True) if a is not None and b is not None)
+    return Finding(off < EXACT and result[-1] is None, say(off=off))
 
 
 claim.shipped(GUI_RCPO, "shaping", settings={"model": "nano-vlm"})

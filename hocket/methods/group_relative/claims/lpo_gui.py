@@ -34,15 +34,15 @@ def the_entropy_of_a_window_is_that_of_its_grey_values() -> Finding:
     for size, windows in ((16, 4), (15, 4), (40, 5)):
         grey = rng.integers(0, 6, (size, size), dtype=np.uint8) * 40
         grey[: size // windows + 1, : size // windows + 1] = 7
-        found = entropies(grey, windows)
+        result = entropies(grey, windows)
         edges = [len(part) for part in np.array_split(np.arange(size), windows)]
         starts = [sum(edges[:place]) for place in range(windows)]
         for row in range(windows):
             for column in range(windows):
                 y, x = starts[row], starts[column]
                 window = grey[y : y + edges[row], x : x + edges[column]]
-                off = max(off, abs(found[row, column] - entropy(window.ravel().tolist())))
-        off = max(off, abs(found[0, 0]))
+                off = max(off, abs(result[row, column] - entropy(window.ravel().tolist())))
+        off = max(off, abs(result[0, 0]))
     return Finding(off < EXACT, say(off=off))
 
 
@@ -50,10 +50,10 @@ def the_entropy_of_a_window_is_that_of_its_grey_values() -> Finding:
 def the_distance_reward_falls_linearly_with_the_distance() -> Finding:
     target, farthest = (3.0, 4.0), 10.0
     points = [(3.0 + step * 0.6, 4.0 + step * 0.8) for step in range(14)]
-    found = [distance_reward(point, target, farthest) for point in points]
-    off = max(abs(value - max(0.0, 1 - step / 10)) for step, value in enumerate(found))
-    falls = all(one >= other for one, other in itertools.pairwise(found))
-    return Finding(off < EXACT and falls, lines(rewards=found))
+    result = [distance_reward(point, target, farthest) for point in points]
+    off = max(abs(value - max(0.0, 1 - step / 10)) for step, value in enumerate(result))
+    falls = all(item >= other for item, other in itertools.pairwise(result))
+    return Finding(off < EXACT and falls, lines(rewards=result))
 
 
 @claim("The reward is the product of both on a drawn screen, by hand; empty windows, and no click, earn nothing.")
@@ -73,12 +73,12 @@ def the_reward_is_the_product_of_both_on_a_drawn_screen() -> Finding:
         most, (tx, ty) = max(density.values()), scenario.metadata["point"]
         for x in range(8):
             for y in range(8):
-                given = reward.grade(f"<answer>{x} {y}</answer>", scenario)
-                assert given is not None
+                grade = reward.grade(f"<answer>{x} {y}</answer>", scenario)
+                assert grade is not None
                 near = 1 - math.hypot(x - tx, y - ty) / math.hypot(8, 8)
-                off = max(off, abs(given - near * density[y // 2, x // 2] / (most + 1e-6)))
+                off = max(off, abs(grade - near * density[y // 2, x // 2] / (most + 1e-6)))
                 blank += (
-                    [given] if not grey[4 * (y // 2) : 4 * (y // 2) + 4, 4 * (x // 2) : 4 * (x // 2) + 4].any() else []
+                    [grade] if not grey[4 * (y // 2) : 4 * (y // 2) + 4, 4 * (x // 2) : 4 * (x // 2) + 4].any() else []
                 )
         edges += [reward.grade(text, scenario) for text in ("", "<answer></answer>", "<answer>3</answer>", "3 4")]
         edges += [reward.grade(f"<answer>{click}</answer>", scenario) for click in ("8 3", "-1 3", "1 2 3", "2 8")]
@@ -90,16 +90,16 @@ def the_reward_is_the_product_of_both_on_a_drawn_screen() -> Finding:
 @claim("The entropy reward is largest on windows that hold widgets, and a click outside the screen has none.")
 def the_entropy_reward_is_largest_on_windows_that_hold_widgets() -> Finding:
     density = np.array([[0.0, 0.8], [0.4, 0.0]])
-    found = {
+    result = {
         "widget": density_reward(density, (3.0, 1.0), (4, 4)),
         "other": density_reward(density, (0.0, 3.9), (4, 4)),
         "blank": density_reward(density, (0.0, 0.0), (4, 4)),
         "outside": density_reward(density, (4.0, 1.0), (4, 4)),
     }
     wanted: Mapping[str, float] = {"widget": 0.8 / (0.8 + 1e-6), "other": 0.4 / (0.8 + 1e-6), "blank": 0, "outside": 0}
-    off = max(abs(found[name] - wanted[name]) for name in wanted)
+    off = max(abs(result[name] - wanted[name]) for name in wanted)
     plain = Location(density=False).grade("<answer>0 0</answer>", TASK.scenario("train", 0))
-    return Finding(off < EXACT and plain is not None and plain > 0, lines(rewards=found))
+    return Finding(off < EXACT and plain is not None and plain > 0, lines(rewards=result))
 
 
 claim.shipped(LPO_GUI, "rewards", settings={"model": "nano-vlm"})

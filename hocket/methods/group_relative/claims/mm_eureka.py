@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, inspect_rows, say
-from hocket.lab.toys.pictured_runs import Labelled, PicturedRun
-from hocket.lab.toys.recorded_answers import advantages, lines, said, shaped
+from hocket.lab.toys.pictured_runs import AnswerLabels, PicturedRun
+from hocket.lab.toys.recorded_answers import advantages, answer, lines, shaped
 from hocket.methods.base.sft import SFT
 from hocket.methods.group_relative.mm_eureka import MM_EUREKA
 from hocket.tasks.digits import Digits
@@ -21,18 +21,18 @@ def advantages_are_g_over_g_minus_1_times_the_distance_from_the_mean() -> Findin
     for size in (2, 3, 8):
         rewards = rng.integers(0, 2, size).astype(float)
         rewards[0], rewards[1] = 0.0, 1.0
-        found = advantages(MM_EUREKA, [said("g", "", float(one)) for one in rewards])
-        off = max(off, gap(found, (size / (size - 1) * (rewards - rewards.mean())).tolist()), abs(sum(found)))
-    alike = advantages(MM_EUREKA, [said("g", "", 1.0) for _ in range(4)])
+        result = advantages(MM_EUREKA, [answer(float(item), 2) for item in rewards])
+        off = max(off, gap(result, (size / (size - 1) * (rewards - rewards.mean())).tolist()), abs(sum(result)))
+    alike = advantages(MM_EUREKA, [answer(1.0, 2) for _ in range(4)])
     return Finding(off < EXACT and alike == [0.0] * 4, say(off=off))
 
 
 @claim("The reward is the verdict and half a point for a filled thought and one answer in tags.")
 def the_reward_is_the_verdict_and_half_a_point_for_the_tags() -> Finding:
     texts = (WORKED, "<answer>7</answer>", "<think></think><answer>7</answer>", "7", "", f"{WORKED}<answer>8</answer>")
-    found = shaped(MM_EUREKA, [said("g", text, verdict) for text in texts for verdict in (0.0, 1.0)])
+    result = shaped(MM_EUREKA, [answer(verdict, 2, text=text) for text in texts for verdict in (0.0, 1.0)])
     wanted = [verdict + 0.5 * (text == WORKED) for text in texts for verdict in (0.0, 1.0)]
-    return Finding(gap(found, wanted) < EXACT, lines(rewards=found))
+    return Finding(gap(result, wanted) < EXACT, lines(rewards=result))
 
 
 @claim("Of each step groups that are all right or all wrong are dropped, PPO's clip is 0.2 on both sides, and no KL.")
@@ -58,7 +58,7 @@ def from_equal_labels_rl_reaches_10_points_more_than_supervised() -> Finding:
         before = started.measured().success
         after = started.train(steps)
         settings = {"curriculum.prompts": 16, "update.lr": 3e-4, "seed": seed}
-        taught = PicturedRun.of(SFT, Labelled(Digits()), **settings).train(steps)
+        taught = PicturedRun.of(SFT, AnswerLabels(Digits()), **settings).train(steps)
         rows.append([before, after.measured().success, taught.measured().success])
         blind.append(after.blind().success)
     holds = all(rl > start + 0.1 and rl > sft + 0.1 for start, rl, sft in rows) and max(blind) < 0.4

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, say
-from hocket.lab.toys.recorded_answers import said, shaped
+from hocket.lab.toys.recorded_answers import answer, shaped
 from hocket.methods.group_relative.uav_vl_r1 import STAGES, UAV_VL_R1, KindStages
 from hocket.train.ledger import Ledger
 from hocket.types import Scenario
@@ -28,7 +28,7 @@ class Endless:
 def kinds(curriculum: KindStages, asked: int, count: int) -> list[str]:
     task: Any = Endless()
     drawn = curriculum(task, asked, count, cast(Any, Ledger()), Key.of(0))
-    return [str(one.metadata["kind"]) for one in drawn]
+    return [str(item.metadata["kind"]) for item in drawn]
 
 
 @claim(
@@ -50,9 +50,9 @@ def each_stage_adds_its_kinds_to_those_before_it() -> Finding:
 def the_reward_is_the_verdict_and_a_point_for_the_tags() -> Finding:
     worked = "<think>rs gb</think><answer>2</answer>"
     texts = (worked, "<answer>2</answer>", "<think></think><answer>2</answer>", "")
-    found = shaped(UAV_VL_R1, [said("g", text, verdict) for text in texts for verdict in (0.0, 1.0)])
+    result = shaped(UAV_VL_R1, [answer(verdict, 2, text=text) for text in texts for verdict in (0.0, 1.0)])
     wanted = [verdict + (text == worked) for text in texts for verdict in (0.0, 1.0)]
-    return Finding(gap(found, wanted) < EXACT, say(texts=len(texts)))
+    return Finding(gap(result, wanted) < EXACT, say(texts=len(texts)))
 
 
 claim.shipped(UAV_VL_R1, "curriculum", settings={"model": "nano-vlm"})

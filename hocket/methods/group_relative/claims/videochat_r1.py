@@ -34,7 +34,7 @@ def the_overlap_of_sets_of_intervals_is_that_counted_step_by_step() -> Finding:
         ]
         off = max(off, abs(interval_overlap(*sides) - steps_overlap(*sides)))
         off = max(off, abs(interval_overlap(*sides) - interval_overlap(*sides[::-1])))
-    empty = [interval_overlap(one, other) for one, other in (([], []), ([(2, 2)], [(2, 2)]), ([(5, 3)], [(3, 5)]))]
+    empty = [interval_overlap(item, other) for item, other in (([], []), ([(2, 2)], [(2, 2)]), ([(5, 3)], [(3, 5)]))]
     return Finding(off < 1e-9 and not any(empty), say(off=off))
 
 
