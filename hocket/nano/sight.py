@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from transformers import Qwen3ForCausalLM
 
 from hocket.core.keys import Key
 from hocket.nano import BASE
-from hocket.nano.vision import IMAGE, PATCH, SIDE, build_processor, new_model
+from hocket.nano.lesson_steps import answer_loss, answers, update
+from hocket.nano.vision import PATCH, SIDE, build_processor, new_model
+from hocket.nano.worlds import WorldPretraining, measure_worlds, teach_worlds
 from hocket.tasks.arithmetic import verify
 from hocket.tasks.digits import QUESTIONS, Canvas, canvas, worked
 
@@ -44,6 +47,8 @@ class SightPretraining:
     """Share of the others that are right."""
     measured: int = 900
     """Canvases on which the result is measured."""
+    worlds: WorldPretraining = field(default_factory=WorldPretraining)
+    """The second part, on drawn worlds."""
 
 
 def pretrain_sight(config: SightPretraining, out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
@@ -61,12 +66,14 @@ def pretrain_sight(config: SightPretraining, out: Path, *, progress: Progress | 
         model = new_model(language, processor, config.seed)
         _read_quarters(model, config, tell)
         _answer(model, processor, config, tell)
+        teach_worlds(model, processor, config.worlds, partial(lesson, config=config), tell)
         seconds = time.process_time() - started
         summary = {
             "seconds": seconds,
             "parameters": sum(weight.numel() for weight in model.parameters()),
             "settings": asdict(config),
             "greedy": _measure(model.eval(), processor, config),
+            "worlds": measure_worlds(model, processor, config.worlds),
         }
     finally:
         torch.set_num_threads(threads)
@@ -102,7 +109,7 @@ def _read_quarters(model: Any, config: SightPretraining, tell: Progress) -> None
         grid = states.view(len(canvases), 2, side // 2, 2, side // 2, width).mean((2, 4)).flatten(1, 2)
         due = torch.tensor([[digit % 11 for digit in shown.quarters] for shown in canvases])
         loss = functional.cross_entropy(reader(grid).flatten(0, 1), due.flatten())
-        _update(optimiser, loss, config.tower_lr, step, config.tower_steps)
+        update(optimiser, loss, config.tower_lr, step, config.tower_steps)
         if step % 100 == 99:
             tell({"stage": "tower", "step": step + 1, "loss": loss.item()})
 
@@ -120,67 +127,29 @@ def lesson(kind: str, digits: Sequence[int], rng: np.random.Generator, config: S
 
 def _answer(model: Any, processor: Any, config: SightPretraining, tell: Progress) -> None:
     """Teaches questions with answers, of which the loss is taken alone."""
-    tokenizer, kinds = processor.tokenizer, list(QUESTIONS)
+    kinds = list(QUESTIONS)
     optimiser = torch.optim.AdamW(model.parameters(), lr=config.lr, weight_decay=0.01)
     model.train()
     for step in range(config.steps):
         canvases, rng = _draw(config, "answers", step)
         chosen = [kinds[int(number)] for number in rng.integers(len(kinds), size=len(canvases))]
-        answers = [lesson(kind, shown.digits, rng, config) for kind, shown in zip(chosen, canvases, strict=True)]
-        questions = [_question(kind) for kind in chosen]
-        rows = [
-            tokenizer(before + text + tokenizer.eos_token, add_special_tokens=False)["input_ids"]
-            for before, text in zip(questions, answers, strict=True)
-        ]
-        begun = [len(tokenizer(before, add_special_tokens=False)["input_ids"]) for before in questions]
-        width = max(map(len, rows))
-        ids = torch.tensor([row + [tokenizer.pad_token_id] * (width - len(row)) for row in rows])
-        due = torch.full_like(ids, -100)
-        for number, (row, first) in enumerate(zip(rows, begun, strict=True)):
-            due[number, first : len(row)] = ids[number, first : len(row)]
-        logits = model(input_ids=ids, pixel_values=_pixels(canvases)).logits
-        loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1), due[:, 1:].flatten())
-        _update(optimiser, loss, config.lr, step, config.steps)
+        texts = [lesson(kind, shown.digits, rng, config) for kind, shown in zip(chosen, canvases, strict=True)]
+        questions = [QUESTIONS[kind][0] for kind in chosen]
+        loss = answer_loss(model, processor.tokenizer, _pixels(canvases), questions, texts)
+        update(optimiser, loss, config.lr, step, config.steps)
         if step % 100 == 99:
             tell({"stage": "answers", "step": step + 1, "loss": loss.item()})
 
 
-def _question(kind: str) -> str:
-    pictured = IMAGE * (SIDE // PATCH) ** 2
-    return f"<|user|>{pictured}{QUESTIONS[kind][0]}<|end|><|assistant|>"
-
-
-def _update(optimiser: torch.optim.Optimizer, loss: Tensor, lr: float, step: int, steps: int) -> None:
-    """One step, with a warm-up and a fall to nothing over the last third."""
-    share = min(1.0, (step + 1) / 30, (steps - step) / (steps / 3))
-    for group in optimiser.param_groups:
-        group["lr"] = lr * share
-    optimiser.zero_grad()
-    torch.autograd.backward(loss)
-    nn.utils.clip_grad_norm_([weight for group in optimiser.param_groups for weight in group["params"]], 1.0)
-    optimiser.step()
-
-
-@torch.no_grad()
 def _measure(model: Any, processor: Any, config: SightPretraining) -> dict[str, float]:
     """Shares of right greedy answers on unseen handwriting: left to itself, at once, and worked out."""
-    tokenizer = processor.tokenizer
     rng = Key.of(config.seed).derive("sight", "measure").numpy()
     canvases = [canvas(rng, "eval") for _ in range(config.measured)]
+    kinds = [list(QUESTIONS)[number % len(QUESTIONS)] for number in range(config.measured)]
+    due = [str(QUESTIONS[kind][1](shown.digits)) for kind, shown in zip(kinds, canvases, strict=True)]
+    questions, pixels = [QUESTIONS[kind][0] for kind in kinds], _pixels(canvases)
     shares: dict[str, float] = {}
     for style, forced in (("answers", ""), ("at once", "<answer>"), ("worked", "<think>")):
-        right = 0
-        for number, kind in enumerate(QUESTIONS):
-            shown = canvases[number :: len(QUESTIONS)]
-            ids = tokenizer(_question(kind) + forced, add_special_tokens=False, return_tensors="pt")["input_ids"]
-            out = model.generate(
-                input_ids=ids.expand(len(shown), -1),
-                attention_mask=torch.ones(len(shown), ids.shape[1], dtype=torch.long),
-                pixel_values=_pixels(shown),
-                do_sample=False,
-                max_new_tokens=32,
-            )
-            for drawn, row in zip(shown, out[:, ids.shape[1] :], strict=True):
-                right += verify(forced + tokenizer.decode(row), str(QUESTIONS[kind][1](drawn.digits))) == 1.0
-        shares[style] = right / len(canvases)
+        texts = answers(model, processor.tokenizer, pixels, questions, 32, forced)
+        shares[style] = sum(verify(text, right) == 1.0 for text, right in zip(texts, due, strict=True)) / len(texts)
     return shares

@@ -12,6 +12,7 @@ from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.nano import SIGHT
 from hocket.nano.sight import SightPretraining, lesson, pretrain_sight
+from hocket.nano.worlds import READ, WORLDS, WorldPretraining, drawn
 from hocket.policies.causal_lm import CausalLM
 from hocket.tasks.digits import Digits
 from hocket.types import Decoding
@@ -41,9 +42,11 @@ def test_worked_answers_are_right_and_others_mostly_guessed() -> None:
 
 @pytest.mark.slow
 def test_pretraining_makes_a_folder_that_loads(tmp_path: Path) -> None:
-    settings = SightPretraining(tower_steps=1, steps=1, rows=2, measured=3)
+    worlds = WorldPretraining(tower_steps=1, steps=1, rows=2, measured=1)
+    settings = SightPretraining(tower_steps=1, steps=1, rows=2, measured=3, worlds=worlds)
     summary = pretrain_sight(settings, tmp_path / "made")
     assert set(summary["greedy"]) == {"answers", "at once", "worked"}
+    assert len(summary["worlds"]) == 13
     assert CausalLM.from_pretrained(tmp_path / "made", key=Key.of(0)).tokenizer.picture_reader.token == "<image>"
     settings = SightPretraining(worked=0.0, right=1.0)
     assert lesson("count", [4, 4], Key.of(0).numpy(), settings) == "<answer>2</answer>"
@@ -51,3 +54,20 @@ def test_pretraining_makes_a_folder_that_loads(tmp_path: Path) -> None:
 
 def test_no_path_of_a_machine_is_shipped() -> None:
     assert not [file.name for file in SIGHT.glob("*config.json") if '"/' in file.read_text()]
+
+
+def test_what_the_tower_reads_follows_from_the_pixels() -> None:
+    """A patch that is black has no colour, a lit one has, and every value is one that the reader knows."""
+    for place in range(len(WORLDS)):
+        rng = Key.of(place).numpy()
+        for _ in range(12):
+            example = drawn(place, rng)
+            lit = example.pixels.reshape(4, 4, 4, 4, 3).any((1, 3, 4)).flatten().tolist()
+            if "colour" in example.reading:
+                assert [value > 0 for value in example.reading["colour"]] == lit
+            if "left" in example.reading:
+                both = zip(example.reading["left"], example.reading["right"], strict=True)
+                assert [left > 0 or right > 0 for left, right in both] == lit
+            for name, values in example.reading.items():
+                assert len(values) == 16
+                assert all(value == -100 or 0 <= value < READ[name] for value in values)
