@@ -135,9 +135,9 @@ def _viewed(model: LanguageModel, other: LanguageModel, batch: Batch, part: list
         return other.features(part)[0]
     target = targets(part)
     parts = other.parts(rows_of(model.reference_view(batch), target))
-    found, features = torch.cat([targets(rows) for rows in parts]), [other.features(rows)[0] for rows in parts]
+    decisions, features = torch.cat([targets(rows) for rows in parts]), [other.features(rows)[0] for rows in parts]
     place = torch.empty(batch.decisions, dtype=torch.long)
-    place[found] = torch.arange(len(found))
+    place[decisions] = torch.arange(len(decisions))
     return torch.cat(features)[place[target].to(model.device)]
 
 

@@ -55,7 +55,7 @@ class WithObservations(Independent):
     ) -> Experience:
         """The sampled trajectories first, then the observed ones."""
         played = await super().collect(asked, play=play, score=score, ledger=ledger, key=key, more=more)
-        observed = [seen for one in played.trajectories if (seen := self._observed(one)) is not None]
+        observed = [text for each in played.trajectories if (text := self._observed(each)) is not None]
         tokens = float(sum(trajectory.length for trajectory in observed))
         metrics = {**(played.metrics or {}), "rollout/observed": tokens}
         return replace(played, trajectories=[*played.trajectories, *observed], metrics=metrics)
