@@ -101,8 +101,8 @@ def _evaluated(
             with torch.no_grad(), other.applied():
                 against = (other.head, _viewed(model, other, batch, part))
         elif isinstance(other, ReadsDecisions):
-            head, read = other.reading(batch, target)
-            against = head, read.to(model.device)
+            their_head, read = other.reading(batch, target)
+            against = their_head, read.to(model.device)
         with model.applied():
             balances: list[Tensor] | None = [] if Quantity.BALANCE in wanted else None
             features, hidden = model.features(part, hidden=Quantity.VALUE in wanted, balances=balances)

@@ -182,11 +182,11 @@ class OtherVocabulary:
         by_answer = self._heat(batch, first)
         heat = by_answer.repeat_interleave(torch.tensor([len(answer.tokens) for answer in answers]))
         actions = torch.tensor([token for answer in answers for token in answer.tokens])
-        order, features, logp = torch.empty(starts[-1], dtype=torch.long), [], []
+        order, features, logp = torch.empty(starts[-1], dtype=torch.long), list[Tensor](), list[Tensor]()
         with torch.no_grad(), self.teacher.applied(), self.teacher.residence.around():
             for part in self.teacher.parts(rows):
                 target, read = targets(part), self.teacher.features(part)[0]
-                order[target] = sum(map(len, features)) + torch.arange(len(target))
+                order[target] = sum(len(piece) for piece in features) + torch.arange(len(target))
                 features.append(read)
                 taken, warm = actions[target].to(read.device), heat[target].to(read.device)
                 logp.append(read_head(self.teacher.head, read, taken, warm).logp)
