@@ -2,7 +2,7 @@
 
 What the environment says between an agent's turns is text that costs nothing to learn from. Beside GRPO on what was
 sampled, the tokens of later observations are imitated with a small weight: each becomes a turn of its own, imposed
-behind the same context (`WithObservations`). The two losses have denominators of their own (`OfSampled`,
+behind the same context (`WithObservations`). The two losses have denominators of their own (`SampledLoss`,
 `ObservedLikelihood`), so neither dilutes the other.
 """
 
@@ -91,7 +91,7 @@ def observed(batch: Batch) -> Tensor:
 
 
 @dataclass(frozen=True)
-class OfSampled(Objective):
+class SampledLoss(Objective):
     """The terms of `of`, as if there were no observations in the batch."""
 
     of: Objective = field(default_factory=ClippedSurrogate)
@@ -140,6 +140,6 @@ ECHO = GRPO.but(
     task="calculator",
     requires=(Requirement.TURNS,),
     rollout=WithObservations(),
-    objective=OfSampled(of=GRPO.objective),
+    objective=SampledLoss(of=GRPO.objective),
     regularisers=(ObservedLikelihood(aggregate="token-mean"),),
 )
