@@ -87,7 +87,7 @@ class SharedTokens(SpanDivergence):
             first, second = (q, p) if self.beta == 0 else (p, q)
             return (first.exp() * (first - second)).sum(-1)
         mixture = torch.logaddexp(p + _log(1 - self.beta, p), q + _log(self.beta, p))
-        from_reference, from_policy = ((one.exp() * (one - mixture)).sum(-1) for one in (q, p))
+        from_reference, from_policy = ((logp.exp() * (logp - mixture)).sum(-1) for logp in (q, p))
         return self.beta * from_reference + (1 - self.beta) * from_policy
 
 
@@ -105,6 +105,6 @@ def _by_rank(policy: Tensor, reference: Tensor) -> Tensor:
     """The sum of differences of sorted probabilities, `[G]`."""
     size = max(policy.shape[-1], reference.shape[-1])
     first, second = (
-        F.pad(one.sort(-1, descending=True).values, (0, size - one.shape[-1])) for one in (policy, reference)
+        F.pad(values.sort(-1, descending=True).values, (0, size - values.shape[-1])) for values in (policy, reference)
     )
     return (first - second).abs().sum(-1)

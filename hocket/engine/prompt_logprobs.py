@@ -110,11 +110,11 @@ def _scores(places: Any, sequence: Sequence[int], start: int, top: int, texts: M
 def _place(place: Mapping[str, Any], token: int, top: int) -> tuple[float, list[int], list[float]]:
     """The log-prob of `token`, and the likeliest tokens of its place with theirs."""
     try:
-        likely = sorted(((float(one["logprob"]), -int(name)) for name, one in place.items()), reverse=True)
+        likely = sorted(((float(entry["logprob"]), -int(name)) for name, entry in place.items()), reverse=True)
     except (KeyError, TypeError, ValueError) as error:
         raise EndpointError(f"the teacher's log-probs are not in vLLM's form: {str(place)[:100]}") from error
-    own = next((logp for logp, name in likely if -name == token), None)
-    if own is None:
+    mine = next((logp for logp, name in likely if -name == token), None)
+    if mine is None:
         raise ConfigurationError(
             f"the teacher's {len(likely)} likeliest tokens lack the token {token} that stands there; "
             "use a server that gives its log-prob besides, as vLLM does"
@@ -131,7 +131,7 @@ def _place(place: Mapping[str, Any], token: int, top: int) -> tuple[float, list[
             "divergence, or raise the server's limit (vLLM: --max-logprobs)"
         )
     best = likely[:top]
-    return own, [-name for _, name in best], [logp for logp, _ in best]
+    return mine, [-name for _, name in best], [logp for logp, _ in best]
 
 
 def _check_tokenizer(places: Sequence[Any], sequence: Sequence[int], start: int, texts: Mapping[int, str]) -> None:
@@ -148,5 +148,5 @@ def _check_tokenizer(places: Sequence[Any], sequence: Sequence[int], start: int,
 
 def _differ(one: str, other: str) -> bool:
     """Whether two tokenizers mean different tokens; some leave out spaces and control tokens when they decode."""
-    one, other = (text.replace("▁", " ").replace("Ġ", " ").replace("Ċ", "\n").strip() for text in (one, other))
-    return bool(one and other) and "\ufffd" not in one + other and one != other
+    left, right = (text.replace("▁", " ").replace("Ġ", " ").replace("Ċ", "\n").strip() for text in (one, other))
+    return bool(left and right) and "\ufffd" not in left + right and left != right

@@ -110,10 +110,10 @@ class ServedTeacher:
         """
         if frozenset(needs) - {Quantity.LOGP}:
             raise ConfigurationError(f"the teacher at {self.endpoint.url} tells log-probs alone")
-        asked = torch.arange(batch.decisions) if decisions is None else decisions
+        chosen = torch.arange(batch.decisions) if decisions is None else decisions
         logp = torch.zeros(batch.decisions)
-        for found, place, target in self._scored(batch, asked):
-            logp[target] = torch.from_numpy(found.logp[place])
+        for scores, place, target in self._scored(batch, chosen):
+            logp[target] = torch.from_numpy(scores.logp[place])
         return evaluation({Quantity.LOGP: logp})
 
     def reading(self, batch: Batch, decisions: Tensor) -> tuple[Head, Tensor]:
@@ -124,8 +124,8 @@ class ServedTeacher:
         row = torch.empty(batch.decisions, dtype=torch.long)
         row[decisions] = torch.arange(len(decisions))
         features = torch.zeros(len(decisions), 2 * self._top, dtype=torch.float64)
-        for found, place, target in self._scored(batch, decisions):
-            columns = np.concatenate([found.top[place].astype(np.float64), found.top_logp[place]], 1)
+        for scores, place, target in self._scored(batch, decisions):
+            columns = np.concatenate([scores.top[place].astype(np.float64), scores.top_logp[place]], 1)
             features[row[target]] = torch.from_numpy(columns)
         return self._head, features
 
@@ -151,33 +151,33 @@ class ServedTeacher:
             _Question((*row.tokens.tolist(), token), int(row.position.min()) + 1)
             for row, token in zip(rows, last, strict=True)
         ]
-        found = self._answers(questions)
+        answers = self._answers(questions)
         return [
-            (found[question], row.position + 1 - question.start, torch.from_numpy(row.target))
+            (answers[question], row.position + 1 - question.start, torch.from_numpy(row.target))
             for row, question in zip(rows, questions, strict=True)
         ]
 
     def _answers(self, questions: Sequence[_Question]) -> dict[_Question, ScoredText]:
         began = time.monotonic()
         self._tokens += sum(len(question.tokens) for question in questions)
-        found = {question: scores for question in questions if (scores := self._recorded(question)) is not None}
-        left = [question for question in dict.fromkeys(questions) if question not in found]
+        known = {question: scores for question in questions if (scores := self._recorded(question)) is not None}
+        left = [question for question in dict.fromkeys(questions) if question not in known]
         parts = [left[start : start + TOGETHER] for start in range(0, len(left), TOGETHER)]
         if parts:
             with ThreadPoolExecutor(min(self.endpoint.concurrency, len(parts))) as pool:
                 for part, answers in zip(parts, pool.map(self._asked, parts), strict=True):
                     for question, scores in zip(part, answers, strict=True):
-                        found[question] = scores
+                        known[question] = scores
                         if self._journal is not None:
                             self._journal.put(self._entry(question), scores.plain())
-        for question, scores in found.items():
+        for question, scores in known.items():
             self._known[question] = scores
             self._known.move_to_end(question)
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
         self._calls += len(parts)
         self._seconds += time.monotonic() - began
-        return found
+        return known
 
     def _asked(self, part: Sequence[_Question]) -> list[ScoredText]:
         sequences, starts = [question.tokens for question in part], [question.start for question in part]

@@ -132,8 +132,8 @@ class CausalLM(LanguageModel):
             return evaluate(self, batch, wanted, asked, None)
         if not isinstance(reference, RoutedTeachers):
             return evaluate(self, batch, wanted, asked, comparable(self, reference, wanted))
-        routed = [(comparable(self, one, wanted), mine) for one, mine in reference.routed(batch, asked)]
-        return joined([evaluate(self, batch, wanted, mine, one) for one, mine in routed], batch)
+        routed = [(comparable(self, teacher, wanted), mine) for teacher, mine in reference.routed(batch, asked)]
+        return joined([evaluate(self, batch, wanted, mine, teacher) for teacher, mine in routed], batch)
 
     def distributions(self, batch: Batch, decisions: Tensor) -> Callable[[Tensor], Tensor]:
         """Whole distributions at `decisions` `[K]`, without gradient: places in it `[M]` to log-probs `[M, V]`."""

@@ -101,8 +101,8 @@ def _evaluated(
             with torch.no_grad(), other.applied():
                 against = (other.head, _viewed(model, other, batch, part))
         elif isinstance(other, ReadsDecisions):
-            head, read = other.reading(batch, target)
-            against = head, read.to(model.device)
+            their_head, read = other.reading(batch, target)
+            against = their_head, read.to(model.device)
         with model.applied():
             balances: list[Tensor] | None = [] if Quantity.BALANCE in wanted else None
             features, hidden = model.features(part, hidden=Quantity.VALUE in wanted, balances=balances)
@@ -135,9 +135,9 @@ def _viewed(model: LanguageModel, other: LanguageModel, batch: Batch, part: list
         return other.features(part)[0]
     target = targets(part)
     parts = other.parts(rows_of(model.reference_view(batch), target))
-    found, features = torch.cat([targets(rows) for rows in parts]), [other.features(rows)[0] for rows in parts]
+    decisions, features = torch.cat([targets(rows) for rows in parts]), [other.features(rows)[0] for rows in parts]
     place = torch.empty(batch.decisions, dtype=torch.long)
-    place[found] = torch.arange(len(found))
+    place[decisions] = torch.arange(len(decisions))
     return torch.cat(features)[place[target].to(model.device)]
 
 

@@ -115,7 +115,7 @@ class OtherVocabulary:
         last = torch.stack([group[0][-1] for group in groups]).to(features.device)
         other_last = torch.tensor([starts[number] + theirs[-1] for _, number, theirs, _ in groups])
         heat = self._heat(batch, decisions)[last.cpu()].to(features.device)
-        found = spans_apart(
+        by_span = spans_apart(
             divergence,
             (head, features[last]),
             _earlier(logp, [group[0][:-1] for group in groups]),
@@ -124,8 +124,8 @@ class OtherVocabulary:
             heat,
             self._shared(divergence.ends, features.device),
         )
-        weight = torch.tensor([group[3] for group in groups], dtype=found.dtype, device=found.device)
-        return apart.to(found.dtype).index_add(0, last, found * weight)
+        weight = torch.tensor([group[3] for group in groups], dtype=by_span.dtype, device=by_span.device)
+        return apart.to(by_span.dtype).index_add(0, last, by_span * weight)
 
     # ------------------------------------------------------------ the same text in other tokens
 
@@ -182,14 +182,14 @@ class OtherVocabulary:
         by_answer = self._heat(batch, first)
         heat = by_answer.repeat_interleave(torch.tensor([len(answer.tokens) for answer in answers]))
         actions = torch.tensor([token for answer in answers for token in answer.tokens])
-        order, features, logp = torch.empty(starts[-1], dtype=torch.long), [], []
+        order, features, logp = torch.empty(starts[-1], dtype=torch.long), list[Tensor](), list[Tensor]()
         with torch.no_grad(), self.teacher.applied(), self.teacher.residence.around():
             for part in self.teacher.parts(rows):
                 target, read = targets(part), self.teacher.features(part)[0]
-                order[target] = sum(map(len, features)) + torch.arange(len(target))
+                order[target] = sum(len(piece) for piece in features) + torch.arange(len(target))
                 features.append(read)
-                own, warm = actions[target].to(read.device), heat[target].to(read.device)
-                logp.append(read_head(self.teacher.head, read, own, warm).logp)
+                taken, warm = actions[target].to(read.device), heat[target].to(read.device)
+                logp.append(read_head(self.teacher.head, read, taken, warm).logp)
         order = order.to(features[0].device)
         return torch.cat(features)[order], torch.cat(logp)[order], starts
 
@@ -205,7 +205,7 @@ class OtherVocabulary:
         pairs = {token: mine[text] for text, token in theirs.items() if text in mine}
         if ends:
             stop, other = self._stops[0], self._chat.end_of_turn
-            pairs = {token: one for token, one in pairs.items() if token != other and one != stop} | {other: stop}
+            pairs = {token: mate for token, mate in pairs.items() if token != other and mate != stop} | {other: stop}
         both = sorted(pairs.items())
         columns = torch.tensor([pair[1] for pair in both]), torch.tensor([pair[0] for pair in both])
         return columns[0].long().to(device), columns[1].long().to(device)
@@ -244,7 +244,7 @@ def spans_apart(
         earlier, other_earlier: the probabilities of the spans' earlier tokens, `[G]`. temperature: `[G]`.
     """
     (head, features), (other_head, other_features) = policy, reference
-    width = sum(one(read[:1]).shape[-1] for one, read in (policy, reference))
+    width = sum(make(read[:1]).shape[-1] for make, read in (policy, reference))
     step = max(1, (heads.LOGIT_BUDGET if features.device.type == "cpu" else heads.DEVICE_LOGIT_BUDGET) // width)
 
     def part(features: Tensor, earlier: Tensor, others: Tensor, other_earlier: Tensor, heat: Tensor) -> Tensor:
@@ -254,14 +254,14 @@ def spans_apart(
         return divergence.between(mine, theirs, shared)
 
     columns = features, earlier, other_features, other_earlier, temperature
-    found = []
+    parts = []
     for start in range(0, len(features), step):
         piece = tuple(column[start : start + step] for column in columns)
         if len(features) <= step or not torch.is_grad_enabled():
-            found.append(part(*piece))
+            parts.append(part(*piece))
         else:
-            found.append(checkpoint(part, *piece, use_reentrant=False, preserve_rng_state=False))
-    return torch.cat(found)
+            parts.append(checkpoint(part, *piece, use_reentrant=False, preserve_rng_state=False))
+    return torch.cat(parts)
 
 
 def _probabilities(head: Head, features: Tensor, temperature: Tensor) -> Tensor:

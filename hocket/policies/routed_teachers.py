@@ -59,11 +59,11 @@ class RoutedTeachers:
                 f"{', '.join(known)}; give the task this column, or name another by by=COLUMN"
             )
         teacher = torch.tensor([known[str(names[row])] for row in rows], dtype=torch.long)
-        parts = [(one, decisions[teacher == number]) for number, one in enumerate(self.teachers.values())]
-        return [(one, chosen) for one, chosen in parts if len(chosen)]
+        parts = [(policy, decisions[teacher == number]) for number, policy in enumerate(self.teachers.values())]
+        return [(policy, chosen) for policy, chosen in parts if len(chosen)]
 
     def chunks(self, batch: Batch, decisions: Tensor) -> list[Tensor]:
-        return [part for one, mine in self.routed(batch, decisions) for part in one.chunks(batch, mine)]
+        return [part for teacher, mine in self.routed(batch, decisions) for part in teacher.chunks(batch, mine)]
 
     def evaluate(
         self,
@@ -74,9 +74,9 @@ class RoutedTeachers:
         reference: Policy | None = None,
     ) -> Evaluation:
         """Each teacher's log-probs of the decisions that are its own, `[T]`."""
-        asked = torch.arange(batch.decisions) if decisions is None else decisions
+        chosen = torch.arange(batch.decisions) if decisions is None else decisions
         logp = torch.zeros(batch.decisions)
-        for teacher, mine in self.routed(batch, asked):
+        for teacher, mine in self.routed(batch, chosen):
             logp[mine] = evaluate_detached(teacher, batch, needs, mine).logp[mine]
         return evaluation({Quantity.LOGP: logp})
 
@@ -111,7 +111,7 @@ def joined(parts: Sequence[Evaluation], batch: Batch) -> Evaluation:
     names = [quantity.value for quantity in Quantity]
     columns: dict[str, Any] = {}
     for name in names:
-        found = [getattr(part, name) for part in parts if getattr(part, name, None) is not None]
-        if found:
-            columns[name] = torch.stack(found).sum(0)
+        values = [getattr(part, name) for part in parts if getattr(part, name, None) is not None]
+        if values:
+            columns[name] = torch.stack(values).sum(0)
     return Evaluation(**(columns or {"logp": torch.zeros(batch.decisions)}))

@@ -63,7 +63,7 @@ class CachesActivations(Protocol):
 
 
 @runtime_checkable
-class Billed(Protocol):
+class CountsCosts(Protocol):
     """A reference whose answers cost something."""
 
     def costs(self) -> Metrics:
@@ -266,7 +266,7 @@ class Learner:
         metrics |= self._agree(problem, self.completed(mine)) if agreed is None else agreed
         routes = getattr(self.policy, "routes", None)
         metrics |= {} if routes is None else routes.metrics()
-        metrics |= self.reference.costs() if isinstance(self.reference, Billed) else {}
+        metrics |= self.reference.costs() if isinstance(self.reference, CountsCosts) else {}
         if isinstance(self.policy, Observes):
             self.policy.observe(mine)  # After the update, which uses the statistics that the batch was sampled with.
         self.policy.version += 1

@@ -319,10 +319,10 @@ class CurrentBackend:
         """What was likely at each place of the prompts."""
         policy = question.served.policy
         async with self._weights_lock.reading():
-            found = score_prompts(policy, [tokens for tokens, _ in question.prompts], top)
+            scored = score_prompts(policy, [tokens for tokens, _ in question.prompts], top)
         spell = lru_cache(maxsize=None)(lambda token: str(policy.tokenizer.decode([token])))
         return [
-            scored_tokens(scores, tokens, spell) for scores, (tokens, _) in zip(found, question.prompts, strict=True)
+            scored_tokens(scores, tokens, spell) for scores, (tokens, _) in zip(scored, question.prompts, strict=True)
         ]
 
     def _room(self, served: _Served, tokens: Tokens, longest: int | None, what: str, param: str) -> int:

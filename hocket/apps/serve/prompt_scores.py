@@ -56,12 +56,12 @@ def score_prompts(policy: CausalLM, prompts: Sequence[Tokens], top: int) -> list
 
 def _read(policy: CausalLM, rows: list[Trajectory], top: int) -> PromptScores:
     batch = pack(rows)
-    distribution, own = policy.distributions(batch, torch.arange(batch.decisions)), batch.action.long()
+    distribution, actions = policy.distributions(batch, torch.arange(batch.decisions)), batch.action.long()
     pieces: list[tuple[torch.Tensor, ...]] = []
     for start in range(0, batch.decisions, PLACES):
         places = torch.arange(start, min(start + PLACES, batch.decisions))
         logp = distribution(places)
-        mine = logp.gather(1, own[places][:, None])
+        mine = logp.gather(1, actions[places][:, None])
         best = logp.topk(top)
         pieces.append((mine.squeeze(1), 1 + (logp > mine).sum(1), best.indices, best.values))
     return PromptScores(*(torch.cat(column).numpy() for column in zip(*pieces, strict=True)))

@@ -20,8 +20,8 @@ def prime_ipo(batch: Rows, threshold: float = 0.1, tau: float = 1e-3) -> Tensor:
     constant = rewards.amax(1, keepdim=True) == rewards.amin(1, keepdim=True)
     advantage = torch.where(constant, 0.0, rewards - rewards.mean(1, keepdim=True)).reshape(-1, 1)
     log_ratio = batch.logp - batch.old
-    kept = (batch.logp.detach().exp() - batch.old.exp()).abs() <= threshold
-    loss = -(kept * advantage * log_ratio.exp()) + tau * log_ratio.square()
+    inside = (batch.logp.detach().exp() - batch.old.exp()).abs() <= threshold
+    loss = -(inside * advantage * log_ratio.exp()) + tau * log_ratio.square()
     counted = batch.mask * (advantage != 0)
     return (loss * counted).sum() / counted.sum().clamp(min=1)
 

@@ -57,8 +57,8 @@ class OptimalValueMargin(Credit):
                 soft = self.temperature * ((rewards / self.temperature).logsumexp(0) - math.log(len(rewards)))
                 values[name] = float(soft) if self.hopeless or float(rewards.sum()) != 0 else None
         by_name = [values.get(name) for name in batch.names["scenario"]]
-        known = torch.tensor([one is not None for one in by_name])[batch.scenario]
-        optimal = torch.tensor([one or 0.0 for one in by_name], dtype=torch.float64)[batch.scenario]
+        known = torch.tensor([value is not None for value in by_name])[batch.scenario]
+        optimal = torch.tensor([value or 0.0 for value in by_name], dtype=torch.float64)[batch.scenario]
         learnt = known & ~measured & counted_trajectories(batch)
         advantage = torch.where(learnt, value - optimal, 0.0)[occurrences.trajectory]
         weight = torch.where(learnt[occurrences.trajectory], occurrences.weight, torch.zeros_like(occurrences.weight))

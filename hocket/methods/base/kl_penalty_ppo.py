@@ -108,13 +108,13 @@ class AdaptedPenalty(GradientStep):
 
     def step(self, problem: Problem, key: Key) -> Metrics:
         held = Coefficient(float(problem.memory.get("coefficient", self.start)))
-        whole, watched = problem.batch, problem.watch
-        problem.batch = whole.but(info={**whole.info, PENALTY.name: [held] * whole.trajectories})
+        batch, watched = problem.batch, problem.watch
+        problem.batch = batch.but(info={**batch.info, PENALTY.name: [held] * batch.trajectories})
         problem.watch = self._adapting(held, watched)
         try:
             metrics = super().step(problem, key)
         finally:
-            problem.batch, problem.watch = whole, watched
+            problem.batch, problem.watch = batch, watched
         problem.memory = {"coefficient": held.value}
         return metrics
 

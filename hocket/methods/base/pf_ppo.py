@@ -28,12 +28,12 @@ LEAST = 1e-8
 def chances(value: Tensor, by: Preference, power: float) -> Tensor:
     """What each answer's chance is proportional to, `[N]`, from returns `[N]`."""
     if by == "pow":
-        found = value.abs() ** power
+        chance = value.abs() ** power
     elif by == "max_min":
-        found = ((value == value.max()) | (value == value.min())).to(value.dtype)
+        chance = ((value == value.max()) | (value == value.min())).to(value.dtype)
     else:
-        found = torch.where(value == value.max(), 0.4, 0.1).to(value.dtype)
-    return (found + LEAST).clamp(min=LEAST)
+        chance = torch.where(value == value.max(), 0.4, 0.1).to(value.dtype)
+    return (chance + LEAST).clamp(min=LEAST)
 
 
 def draws(value: Tensor, by: Preference, power: float, key: Key) -> Tensor:

@@ -50,11 +50,11 @@ class ProbabilityBand(Objective):
             raise ValueError(f"band must be at least 0, not {self.band}")
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
-        logp, old = now.logp[seen.decision], recorded(batch, "behaviour").to(dtype)[seen.decision]
+        occurrences, dtype = batch.occurrences, now.logp.dtype
+        logp, old = now.logp[occurrences.decision], recorded(batch, "behaviour").to(dtype)[occurrences.decision]
         masked = (logp.detach().exp() - old.exp()).abs() > self.band
-        value = -saturated(logp - old).exp() * seen.advantage.detach().to(dtype)
-        active = (seen.weight != 0) & (seen.advantage != 0)
+        value = -saturated(logp - old).exp() * occurrences.advantage.detach().to(dtype)
+        active = (occurrences.weight != 0) & (occurrences.advantage != 0)
         metrics = {"ratio/clipped": share(masked, active), "ratio/saturated": saturation(logp - old, active)}
         weight = weights(batch, self.aggregate, self.horizon, dtype=dtype)
         return Terms(torch.where(masked, torch.zeros_like(value), value), weight, metrics=metrics)

@@ -64,8 +64,8 @@ class PairsBesideGold(BestAgainstWorst):
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with `pairs` `[P, 2]`."""
         gold, weight = gold_answers(batch), batch.occurrences.weight
-        found = super().__call__(batch.credited(weight=torch.where(gold, 0.0, weight)))
-        return replace(found, weight=torch.where(gold, weight, found.weight))
+        paired = super().__call__(batch.credited(weight=torch.where(gold, 0.0, weight)))
+        return replace(paired, weight=torch.where(gold, weight, paired.weight))
 
 
 @dataclass(frozen=True)

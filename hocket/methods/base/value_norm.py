@@ -62,10 +62,10 @@ class NormalisedValues(Credit):
         def returned(values: Tensor | None) -> Tensor | None:
             return None if values is None else values.double() * deviation + mean
 
-        found = self.of(batch.but(value=returned(batch.value), final_value=returned(batch.final_value)))
-        if found.target is None:
+        credit = self.of(batch.but(value=returned(batch.value), final_value=returned(batch.final_value)))
+        if credit.target is None:
             raise HocketError("NormalisedValues needs a credit that gives targets, such as hocket.credit.GAE")
-        counted = found.target[found.weight != 0]
+        counted = credit.target[credit.weight != 0]
         if len(counted):
             keep, add = self.rate, 1 - self.rate
             state = {
@@ -74,7 +74,7 @@ class NormalisedValues(Credit):
                 "weight": keep * state["weight"] + add,
             }
         mean, deviation = self.scale(state)
-        return replace(found, target=(found.target - mean) / deviation), state
+        return replace(credit, target=(credit.target - mean) / deviation), state
 
 
 def huber(error: Tensor, delta: float) -> Tensor:

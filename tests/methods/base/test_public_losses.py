@@ -18,6 +18,7 @@ from hocket.lab.documents import random_document
 from hocket.lab.microscope import RecordedBatch
 from hocket.methods.base.a_star_po import A_STAR_PO, OptimalValueMargin
 from hocket.methods.base.distillation import GKD
+from hocket.methods.base.echo import ECHO, OBSERVED, ObservedLikelihood, WithObservations
 from hocket.methods.base.gold import GOLD
 from hocket.methods.base.kl_penalty_ppo import KL_PENALTY_PPO, AdaptedPenalty, BehaviourKL
 from hocket.methods.base.multi_teacher import MULTI_TEACHER
@@ -168,6 +169,45 @@ def test_triples_are_pairs_with_a_gold_answer_of_source_expert() -> None:
         run_async(Triples().collect([bare], play=play, score=None, ledger=None, key=Key.of(0)))
 
 
+# ------------------------------------------------------------ ECHO
+
+
+def test_observations_are_imitated_beside_a_loss_that_does_not_know_of_them() -> None:
+    document = random_document(Key.of(3), groups=2, samples=3, graded=True)
+    sampled = [{**row, "truncated": False} for row in document["trajectories"]]
+    texts = [{"group": f"group {n}{OBSERVED}", "logp": logp} for n, logp in enumerate(([-1.0, -2.0, -0.5], [-3.0]))]
+    texts = [{**one, "logp_behaviour": one["logp"], "scores": {}, "source": "imported"} for one in texts]
+    alone, both = inspect_rows(find("grpo"), sampled), inspect_rows(ECHO, [*sampled, *texts])
+    assert both["loss"] == pytest.approx(alone["loss"] + 0.1 * 6.5 / 4)
+    assert [x for row in both["gradient"][:6] for x in row] == pytest.approx(
+        [x for row in alone["gradient"] for x in row]
+    )
+    assert [x for row in both["gradient"][6:] for x in row] == pytest.approx([-0.1 / 4] * 4)
+
+
+def test_later_observations_of_tools_become_turns_of_their_own() -> None:
+    first = Turn("agent", "policy", np.array([1, 2]), np.array([3]), prompt=[{"role": "user", "content": "x"}])
+    told = [{"role": "user", "content": "x"}, {"role": "tool", "content": "y"}]
+    second = Turn("agent", "policy", np.array([4, 5, 6]), np.array([7]), parent=first, prompt=told)
+    asked = [{"role": "user", "content": "x"}, {"role": "user", "content": "y"}]
+    third = Turn("agent", "policy", np.array([8]), np.array([9]), parent=second, prompt=asked)
+
+    async def play(assignments: list[Assignment]) -> list[Trajectory]:
+        return [Trajectory(one.scenario, [first, second, third]) for one in assignments]
+
+    async def score(trajectories: list[Trajectory]) -> None:
+        return None
+
+    assignment = Assignment(Scenario("s", "x"), decoding=Decoding())
+    for roles, texts in ((("tool",), [[4, 5, 6]]), ((), [[4, 5, 6], [8]]), (("system",), [])):
+        rollout = WithObservations(samples=1, roles=roles)
+        found = run_async(rollout.collect([assignment], play=play, score=score, ledger=None, key=Key.of(0)))
+        observed = [turn for one in found.trajectories[1:] for turn in one.turns]
+        assert [turn.action.tolist() for turn in observed] == texts
+        assert found.metrics == {"rollout/observed": float(sum(map(len, texts)))}
+    assert [turn.parent for turn in observed] == []
+
+
 # ------------------------------------------------------------ teachers by name
 
 
@@ -233,6 +273,7 @@ def test_settings_out_of_range_are_refused() -> None:
         lambda: NormalisedValues(rate=1.0),
         lambda: HuberValueLoss(delta=0.0),
         lambda: GoldLikelihood(coefficient=-1.0),
+        lambda: ObservedLikelihood(coefficient=-1.0),
         lambda: SharedTokens(beta=-1.0),
     ):
         with pytest.raises(ValueError, match=r"must|above|choose"):
