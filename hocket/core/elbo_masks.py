@@ -7,7 +7,6 @@ L/m sum_i log p(y_i | y masked); and the mean over orders of filling in of the o
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,16 +20,16 @@ LOOK_WEIGHTS = InfoColumn("look_weights", "The factor of the log-probs of each l
 
 
 @dataclass(frozen=True)
-class ElboMasks(ABC):
+class ElboMasks:
     """Which masks of an answer are looked at, and how much each counts: an option of an `Assignment`."""
 
-    @abstractmethod
     def draw(self, places: int, draws: np.random.Generator) -> list[NDArray[np.bool_]]:
         """The masks of an answer of so many places, `[L]` each; some may be empty."""
+        raise NotImplementedError
 
-    @abstractmethod
     def weights(self, masked: Sequence[int], places: int) -> list[float]:
         """The factor of the log-probs of each mask, from the numbers of masked places of all that were drawn."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class GaussMasks(ElboMasks):
 
     def weights(self, masked: Sequence[int], places: int) -> list[float]:
         points, weights = self.rule()
-        return (weights / points).tolist()
+        return [float(weight) for weight in weights / points]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,10 +45,7 @@ class StepCoefficients:
 class NoiseLaw(ABC):
     """The noise of sampling steps. `path` says whose schedules it goes with."""
 
-    @property
-    @abstractmethod
-    def path(self) -> Path:
-        """The kind of schedule."""
+    path: ClassVar[Path]
 
     @abstractmethod
     def step(self, schedule: NDArray[np.float64], place: int) -> StepCoefficients:
@@ -64,9 +61,7 @@ class NoiseLaw(ABC):
 class FlowODE(NoiseLaw):
     """Euler's step along the velocity, without noise."""
 
-    @property
-    def path(self) -> Path:
-        return "flow"
+    path: ClassVar[Path] = "flow"
 
     @property
     def silent(self) -> bool:
@@ -89,9 +84,7 @@ class FlowSDE(NoiseLaw):
     def __post_init__(self) -> None:
         _check(self.level, "level")
 
-    @property
-    def path(self) -> Path:
-        return "flow"
+    path: ClassVar[Path] = "flow"
 
     @property
     def silent(self) -> bool:
@@ -114,9 +107,7 @@ class ConstantSDE(NoiseLaw):
     def __post_init__(self) -> None:
         _check(self.eta, "eta")
 
-    @property
-    def path(self) -> Path:
-        return "flow"
+    path: ClassVar[Path] = "flow"
 
     @property
     def silent(self) -> bool:
@@ -141,9 +132,7 @@ class CPS(NoiseLaw):
         if not 0.0 <= self.level <= 1.0:
             raise ValueError(f"level must be in [0, 1], not {self.level}")
 
-    @property
-    def path(self) -> Path:
-        return "flow"
+    path: ClassVar[Path] = "flow"
 
     @property
     def silent(self) -> bool:
@@ -166,9 +155,7 @@ class DDIM(NoiseLaw):
     def __post_init__(self) -> None:
         _check(self.eta, "eta")
 
-    @property
-    def path(self) -> Path:
-        return "diffusion"
+    path: ClassVar[Path] = "diffusion"
 
     @property
     def silent(self) -> bool:
@@ -196,9 +183,7 @@ class DDPM(NoiseLaw):
     def __post_init__(self) -> None:
         _check(self.floor, "floor")
 
-    @property
-    def path(self) -> Path:
-        return "diffusion"
+    path: ClassVar[Path] = "diffusion"
 
     def step(self, schedule: NDArray[np.float64], place: int) -> StepCoefficients:
         start, end = float(schedule[place]), float(schedule[place + 1])
@@ -221,9 +206,7 @@ class Consistency(NoiseLaw):
     def __post_init__(self) -> None:
         _check(self.least, "least")
 
-    @property
-    def path(self) -> Path:
-        return "consistency"
+    path: ClassVar[Path] = "consistency"
 
     def step(self, schedule: NDArray[np.float64], place: int) -> StepCoefficients:
         end = float(schedule[place + 1])
@@ -234,9 +217,7 @@ class Consistency(NoiseLaw):
 class DenoisedODE(NoiseLaw):
     """Euler's step of the probability flow of a path x = x0 + s z, whose prediction is clean data."""
 
-    @property
-    def path(self) -> Path:
-        return "consistency"
+    path: ClassVar[Path] = "consistency"
 
     @property
     def silent(self) -> bool:

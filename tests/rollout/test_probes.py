@@ -56,7 +56,7 @@ def test_a_probe_adds_shared_noise_and_its_action_undoes_it() -> None:
         (turn,) = entry.turns
         level = turn.observation["level"][:, None]
         assert turn.logp is None
-        assert np.allclose(turn.observation["state"] - level * turn.action, entry.final_state, atol=1e-5)
+        assert np.allclose(turn.observation["state"] - level * turn.action, np.asarray(entry.final_state), atol=1e-5)
         assert [0.4 <= value < 0.9 for value in level[:, 0]] == [True] * 3
         assert (np.diff(level[:, 0]) > 0).all()
     noise = [entry.turns[0].action + entry.final_state for entry in output]
@@ -94,7 +94,7 @@ def test_probing_is_checked_and_says_what_it_plays() -> None:
     assert Probing().retrospective
     for wrong in ({"probes": 0}, {"least": 0.5, "most": 0.5}, {"most": 1.5}, {"samples": 0}):
         with pytest.raises(ValueError, match=r"must be|lie in"):
-            Probing(**wrong)  # type: ignore[arg-type]
+            Probing(**wrong)
 
 
 @pytest.fixture(scope="module")
@@ -103,13 +103,13 @@ def policy() -> MaskedLM:
     return MaskedLM(new_masked_model(MaskedPretraining(width=16, layers=1, heads=2), tokenizer), tokenizer)
 
 
-def looked(policy: MaskedLM, masks: ElboMasks, samples: int = 4) -> list[Trajectory]:
+def looked(policy: MaskedLM, masks: ElboMasks, samples: int = 2) -> list[Trajectory]:
     options = (Unmasking(likelihood="one-pass", hide=0.0), masks)
     requests = Assignment(Scenario("s", "What is 2 + 2?"), samples, Decoding(), options=options)
     return asyncio.run(LookingPlayer(policy).play([requests], key=Key.of(1)))
 
 
-@pytest.mark.parametrize("masks", [GaussMasks(3), ComplementaryMasks(2), GaussMasks(1)], ids=str)
+@pytest.mark.parametrize("masks", [GaussMasks(3), ComplementaryMasks(2)], ids=str)
 def test_weighted_looks_sum_to_the_elbo_of_an_answer(policy: MaskedLM, masks: ElboMasks) -> None:
     output = looked(policy, masks)
     batch = LookWeights()(pack(output))
@@ -128,7 +128,7 @@ def test_weighted_looks_sum_to_the_elbo_of_an_answer(policy: MaskedLM, masks: El
 
 
 def test_a_look_without_masked_places_has_no_decisions(policy: MaskedLM) -> None:
-    output = looked(policy, GaussMasks(5), samples=12)  # The lowest point is 0.047: most of its masks are empty.
+    output = looked(policy, GaussMasks(5), samples=6)  # The lowest point is 0.047: most of its masks are empty.
     assert min(len(turn) for entry in output for turn in entry.turns) == 0
     assert all(len(entry.turns) == 5 for entry in output)
     batch = pack(output)
@@ -136,7 +136,7 @@ def test_a_look_without_masked_places_has_no_decisions(policy: MaskedLM) -> None
 
 
 def test_complements_cover_every_place_once(policy: MaskedLM) -> None:
-    for entry in looked(policy, ComplementaryMasks(1), samples=8):
+    for entry in looked(policy, ComplementaryMasks(1), samples=3):
         places = np.concatenate([MaskedState.read(turn.observation).places for turn in entry.turns])
         assert sorted(places.tolist()) == list(range(int(places.min()), int(places.min()) + 8))
 

@@ -56,6 +56,7 @@ PUBLIC: Mapping[str, str] = {
     "hocket.policies.dynamics": "learnt worlds",
     "hocket.core.casting": "casts",
     "hocket.core.noise_laws": "noise of samplers' steps, for any recipe that denoises",
+    "hocket.core.elbo_masks": "masks of looks at an answer, for any recipe on an ELBO",
     "hocket.core.divergences": "what a loss of distillation compares, for any recipe with a teacher",
     "hocket.core.span_divergences": "the same for a teacher of another tokenizer",
     "hocket.credit.sequential_agents": "credit of agents one after another, on which HAPPO and its like stand",

@@ -91,7 +91,7 @@ def target() -> torch.Tensor:
 @claim("Without a baseline the minimum is p_ref exp(r / alpha), whichever policy sampled; both modes keep their ratio.")
 def the_minimum_is_the_tilted_base() -> Finding:
     gaps = []
-    for copies in ((1, 1, 1, 1), (5, 1, 2, 4), (2, 9, 1, 3)):
+    for copies in ((1, 1, 1, 1), (4, 1, 2, 1)):
         old = torch.tensor(copies, dtype=torch.float64)
         entry = Bandit(REWARDS, (old / old.sum()).log(), REFERENCE.log(), copies)
         gaps.append(gap(entry.minimise(SINGLE.but({"credit.baseline": "none"})), target()))

@@ -139,14 +139,14 @@ def the_chain_has_its_joint_density() -> Finding:
 
 
 @claim(
-    "As shipped, 20 steps of `hocket train --recipe dppo` raise unseen successes by at least a fifth.",
+    "As shipped, 20 steps of `hocket train --recipe dppo` raise unseen successes by a tenth or more, to nine in ten.",
     slow=True,
     learns=True,
 )
 def as_shipped_it_learns() -> Finding:
     pairs = [returns(DPPO, "round-the-disc", seed, 20, threads=1) for seed in (0, 1)]
     before, after = ([pair[place] for pair in pairs] for place in (0, 1))
-    return Finding(sum(after) - sum(before) >= 0.4 and min(after) > 0.5, say(before=before, after=after))
+    return Finding(sum(after) - sum(before) >= 0.2 and min(after) >= 0.9, say(before=before, after=after))
 
 
 claim.shipped(DPPO, "credit", "objective")

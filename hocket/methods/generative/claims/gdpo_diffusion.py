@@ -94,7 +94,7 @@ def gauss_points_are_exact_up_to_twice_their_number() -> Finding:
 @claim("The ELBO is the mean log-probability over orders of filling in, and at most the log of their mean probability.")
 def the_elbo_is_the_mean_over_orders() -> Finding:
     gaps, slack = [], []
-    for seed in range(3):
+    for seed in range(2):
         table, single = model_table(seed)
         logs = []
         for order in itertools.permutations(range(LENGTH)):
@@ -110,10 +110,10 @@ def the_elbo_is_the_mean_over_orders() -> Finding:
 def looks_are_unbiased_and_vary_less() -> Finding:
     table, _ = model_table(0)
     shipped = GDPO_DIFFUSION.rollout.masks  # type: ignore[attr-defined]
-    output = estimates(shipped, table, LENGTH, 4000)
-    pairs = estimates(ComplementaryMasks(1), table, LENGTH, 4000)
-    plain = even(table, LENGTH, 2, 4000)
-    off = [(entry.mean() - elbo(table, LENGTH)) / (entry.std() / math.sqrt(4000)) for entry in (output, pairs)]
+    output = estimates(shipped, table, LENGTH, 1500)
+    pairs = estimates(ComplementaryMasks(1), table, LENGTH, 1500)
+    plain = even(table, LENGTH, 2, 1500)
+    off = [(entry.mean() - elbo(table, LENGTH)) / (entry.std() / math.sqrt(1500)) for entry in (output, pairs)]
     variances = {"Gauss": output.var(), "complementary": pairs.var(), "double": plain.var()}
     holds = max(abs(entry) for entry in off) < 3.5 and max(output.var(), pairs.var()) < plain.var() / 2
     return Finding(holds and shipped.points == 2, say(errors_in_deviations=off, variance=variances))

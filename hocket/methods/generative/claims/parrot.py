@@ -33,7 +33,7 @@ def brute(values: np.ndarray) -> list[bool]:
 @claim("The front is that of all pairs, ties kept, and no increasing change of one reward's scale moves it.")
 def the_front_is_that_of_all_pairs() -> Finding:
     wrong, moved, tied = 0, 0, 0
-    for seed, rewards in itertools.product(range(40), (2, 3)):
+    for seed, rewards in itertools.product(range(20), (2, 3)):
         values = drawn(seed, 12, rewards)
         front = pareto_front(torch.from_numpy(values)).tolist()
         wrong += front != brute(values)
@@ -42,7 +42,7 @@ def the_front_is_that_of_all_pairs() -> Finding:
         moved += pareto_front(torch.from_numpy(changed)).tolist() != front
         best = values[front]
         tied += len(np.unique(best, axis=0)) < len(best)
-    return Finding(wrong == moved == 0 and tied > 5, say(batches=80, wrong=wrong, moved=moved, with_ties=tied))
+    return Finding(wrong == moved == 0 and tied > 3, say(batches=40, wrong=wrong, moved=moved, with_ties=tied))
 
 
 def rows_of(seed: int, scale: float = 1.0) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ def rows_of(seed: int, scale: float = 1.0) -> list[dict[str, Any]]:
 @claim("The gradient is REINFORCE's with weight 1/|P| on a prompt's front and 0 elsewhere, less the mean weight.")
 def the_gradient_is_the_formulas() -> Finding:
     gaps, scaled = [], []
-    for seed in range(10):
+    for seed in range(5):
         rows = rows_of(seed)
         slopes: list[np.ndarray] = [np.zeros(0)] * 12
         for start in (0, 1):

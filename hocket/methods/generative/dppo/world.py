@@ -48,7 +48,8 @@ def moved(point: Rows, action: Rows) -> Outcome:
 
 def astray(point: NDArray[np.floating]) -> NDArray[np.float64]:
     """How far points `[..., 2]` are from the ellipse of the demonstrations, in multiples of its radius there."""
-    return np.abs(np.hypot(point[..., 0], point[..., 1] / HEIGHT) - 1.0)
+    radius: NDArray[np.float64] = np.hypot(point[..., 0], point[..., 1] / HEIGHT).astype(np.float64)
+    return np.abs(radius - 1.0)
 
 
 def demonstrations(key: Key, count: int = 400) -> tuple[Rows, Rows]:
