@@ -42,13 +42,13 @@ def sampled_answers(episodes: Iterable[Episode]) -> list[SampledAnswer]:
     return [_answer(episode) for episode in episodes]
 
 
-def table_of(step: int, answers: Sequence[SampledAnswer], rows: int = ROWS) -> tuple[list[str], list[list[Any]]]:
-    """Columns and rows of a table of the first `rows` answers; every score is a column `score/NAME`."""
-    shown = answers[:rows]
+def table_of(step: int, answers: Sequence[SampledAnswer]) -> tuple[list[str], list[list[Any]]]:
+    """Columns and rows of a table of the first `ROWS` answers; every score is a column `score/NAME`."""
+    shown = answers[:ROWS]
     names = sorted({name for answer in shown for name in answer.scores})
     head = ["step", "group", "sample", "prompt", "answer", "expected", "reward"]
     columns = [*head, *(f"score/{name}" for name in names), "advantage", "failure"]
-    rows = [
+    rows: list[list[Any]] = [
         [*(step, a.group, a.sample, a.prompt, a.answer, a.expected, a.reward)]
         + [a.scores.get(name) for name in names]
         + [a.advantage, a.failure]

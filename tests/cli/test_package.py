@@ -1,4 +1,4 @@
-"""What is published: the files of the package, its extras, its images, and a wheel that trains where nothing else is."""
+"""What is published: the files of the package, its extras, its images, and a wheel that trains by itself."""
 
 from __future__ import annotations
 
