@@ -123,7 +123,7 @@ def seconds_since(record: RunRecord) -> float | None:
 def _changed(path: Path) -> tuple[int, int] | None:
     """When a file changed last, in nanoseconds, and its size; None where there is none."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
