@@ -24,7 +24,7 @@ from tiny_runs import call
 
 from hocket.apps.live.following import FollowedRun, seconds_per_step
 from hocket.apps.live.page import LivePage, build_app, stream
-from hocket.apps.live.terminal import run_page, contrasting, watch
+from hocket.apps.live.terminal import contrasting, run_page, watch
 from hocket.apps.report.chart import Chart, ChartLine
 from hocket.apps.report.rollouts import recorded_step
 from hocket.apps.report.text_chart import text_chart
