@@ -1,4 +1,4 @@
-"""Sampled answers in short: of each recorded episode its prompt, what was said, and what it earned."""
+"""Sampled answers in short: of each recorded episode its prompt, its answer, and what it earned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SampledAnswer:
     """One episode as a row of a table.
 
     Attributes:
-        group, sample: its numbers within the step. prompt: as text. answer: what was said; of several turns each with
+        group, sample: its numbers within the step. prompt: as text. answer: its text; of several turns each with
             its agent; of a controller how long it acted. expected: the right answer, where the scenario has one.
         reward: in total. scores: by name. advantage: the mean over decisions. failure: why it failed.
     """
@@ -42,13 +42,13 @@ def sampled_answers(episodes: Iterable[Episode]) -> list[SampledAnswer]:
     return [_answer(episode) for episode in episodes]
 
 
-def table_of(step: int, answers: Sequence[SampledAnswer], rows: int = ROWS) -> tuple[list[str], list[list[Any]]]:
-    """Columns and rows of a table of the first `rows` answers; every score is a column `score/NAME`."""
-    shown = answers[:rows]
+def table_of(step: int, answers: Sequence[SampledAnswer]) -> tuple[list[str], list[list[Any]]]:
+    """Columns and rows of a table of the first `ROWS` answers; every score is a column `score/NAME`."""
+    shown = answers[:ROWS]
     names = sorted({name for answer in shown for name in answer.scores})
     head = ["step", "group", "sample", "prompt", "answer", "expected", "reward"]
     columns = [*head, *(f"score/{name}" for name in names), "advantage", "failure"]
-    rows = [
+    rows: list[list[Any]] = [
         [*(step, a.group, a.sample, a.prompt, a.answer, a.expected, a.reward)]
         + [a.scores.get(name) for name in names]
         + [a.advantage, a.failure]
@@ -64,7 +64,7 @@ def _answer(episode: Episode) -> SampledAnswer:
         group=int(episode.get("group") or 0),
         sample=int(episode.get("sample") or 0),
         prompt=prompt_text(scenario.get("prompt")),
-        answer=_said(episode.get("turns") or ()),
+        answer=_text(episode.get("turns") or ()),
         expected=None if expected is None else str(expected),
         reward=reward_of(episode),
         scores={name: _total(score) for name, score in (episode.get("scores") or {}).items()},
@@ -73,7 +73,7 @@ def _answer(episode: Episode) -> SampledAnswer:
     )
 
 
-def _said(turns: Sequence[Mapping[str, Any]]) -> str:
+def _text(turns: Sequence[Mapping[str, Any]]) -> str:
     if not any(turn.get("text") for turn in turns):
         length = sum(int(turn.get("length") or 0) for turn in turns)
         return f"({length} {'step' if length == 1 else 'steps'})" if _acted(turns) else ""
@@ -106,8 +106,8 @@ def reward_of(episode: Episode) -> float | None:
 
 def advantage_of(episode: Episode) -> float | None:
     """The mean advantage over an episode's decisions; None when nothing was credited."""
-    found = [a for turn in episode.get("turns", ()) for a in turn.get("advantage") or () if a is not None]
-    return sums.mean(found) if found else None
+    advantages = [a for turn in episode.get("turns", ()) for a in turn.get("advantage") or () if a is not None]
+    return sums.mean(advantages) if advantages else None
 
 
 def prompt_text(prompt: Any) -> str:

@@ -24,7 +24,7 @@ from tiny_runs import call
 
 from hocket.apps.live.following import FollowedRun, seconds_per_step
 from hocket.apps.live.page import LivePage, build_app, stream
-from hocket.apps.live.terminal import run_page, told_apart, watch
+from hocket.apps.live.terminal import contrasting, run_page, watch
 from hocket.apps.report.chart import Chart, ChartLine
 from hocket.apps.report.rollouts import recorded_step
 from hocket.apps.report.text_chart import text_chart
@@ -190,7 +190,7 @@ def test_answers_are_shown_with_their_rewards_and_obey_nothing(going: Path) -> N
 def test_groups_that_teach_come_first() -> None:
     rewards = [(0, 1.0), (0, 1.0), (1, 0.0), (1, 1.0), (1, 0.5), (2, None)]
     answers = sampled_answers([{"group": group, "reward": reward, "turns": []} for group, reward in rewards])
-    assert [(one.group, one.reward) for one in told_apart(answers, 4)] == [(1, 1.0), (1, 0.0), (0, 1.0), (0, 1.0)]
+    assert [(one.group, one.reward) for one in contrasting(answers, 4)] == [(1, 1.0), (1, 0.0), (0, 1.0), (0, 1.0)]
 
 
 def test_a_view_ends_with_its_run(going: Path) -> None:

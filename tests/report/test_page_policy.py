@@ -18,8 +18,10 @@ from rich.console import Console
 
 from hocket.apps.report.compare import compare_page, compare_table
 from hocket.apps.report.microscope import html
-from hocket.apps.report.page import policy, write_report
+from hocket.apps.report.page import page, policy, write_report
 from hocket.apps.report.plan import write_plan_report
+from hocket.apps.report.reading import read_run
+from hocket.apps.report.rollouts import rollouts
 from hocket.apps.studies.page import page as study_page
 from hocket.core.keys import Key
 from hocket.lab.documents import random_document
@@ -69,7 +71,7 @@ TEXTS = {
 }
 
 
-def held_to(text: str) -> None:
+def held_to(text: str, *, live: bool = False) -> None:
     """Whether a page has the strictest policy that lets its own script run, before anything it is about."""
     head = text.partition("<style>")[0]
     (found,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', head)
@@ -83,6 +85,7 @@ def held_to(text: str) -> None:
         "img-src": "data:",
         "base-uri": "'none'",
         "form-action": "'none'",
+        **({"connect-src": "'self'"} if live else {}),
     }
     assert len(re.findall(r"<script", text)) == len(scripts) + text.count('<script type="application/json"')
     assert "<img" not in text
@@ -132,6 +135,11 @@ def test_the_page_of_a_run(hostile: Path) -> None:
     assert steps[0]["groups"][0]["prompt"].endswith(EVIL)
 
 
+def test_the_live_page_of_a_run(hostile: Path) -> None:
+    run = read_run(hostile)
+    held_to(page(run, rollouts(run)), live=True)
+
+
 def test_the_page_of_a_comparison_and_the_table(hostile: Path, tmp_path: Path, make_run) -> None:
     other = make_run(tmp_path / "other", steps=25)
     held_to(compare_page([hostile, other]))
@@ -169,18 +177,17 @@ def test_a_policy_without_scripts_allows_none() -> None:
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs the chromium browser")
 def test_a_browser_keeps_to_it(hostile: Path, tmp_path: Path) -> None:
-    page = write_report(hostile)
-    text = page.read_text()
-    page = tmp_path / "page.html"
+    text = write_report(hostile).read_text()
+    file = tmp_path / "page.html"
     # As if something had gone through unescaped.
-    page.write_text(
+    file.write_text(
         text.replace(
             "<main>", "<main><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
         )
     )
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
     command += ["--disable-background-networking", f"--user-data-dir={tmp_path / 'browser'}", "--dump-dom"]
-    shown = subprocess.run([*command, page.as_uri()], capture_output=True, text=True, check=True, timeout=60).stdout
+    shown = subprocess.run([*command, file.as_uri()], capture_output=True, text=True, check=True, timeout=60).stdout
     (title,) = re.findall(r"<title>([^<]*)</title>", shown)
     assert title == "sums-grpo-001"
     assert shown.count('class="card episode"') == 8  # Its own script has run.

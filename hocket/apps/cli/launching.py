@@ -65,7 +65,7 @@ def _run(options: argparse.Namespace, pairs: Pairs) -> int:
     nodes = len(hosts) if options.place == "ssh" else options.nodes or 1
     words = on_cluster(options.command, nodes)
     _check_command(words)
-    own = [f"--{flag}={getattr(options, flag)}" for flag in HERE["slurm"] if getattr(options, flag)]
+    queue = [f"--{flag}={getattr(options, flag)}" for flag in HERE["slurm"] if getattr(options, flag)]
     extra = shlex.split(" ".join(options.option)) if options.place == "ssh" else options.option
     job = Job(
         name=options.name or "hocket",
@@ -77,7 +77,7 @@ def _run(options: argparse.Namespace, pairs: Pairs) -> int:
         time=options.time,
         setup=_setup(options),
         folder=options.folder or ("/work" if options.place == "k8s" else os.getcwd()),
-        options=[*own, *extra],
+        options=[*queue, *extra],
         hosts=hosts,
         image=options.image or "hocket",
         volume=options.volume,

@@ -174,8 +174,9 @@ def k8s(job: Job) -> str:
         manifest["spec"] = {"backoffLimit": 0, "template": {"spec": pod | {"terminationGracePeriodSeconds": GRACE}}}
     else:
         entry = " && ".join([*job.setup, _wait("auto", job.nodes), job.command])
-        workers = {"groupName": "workers", "rayStartParams": {}, "template": {"spec": _pod(job, "ray-worker")}}
+        workers: dict[str, Any] = {"groupName": "workers", "rayStartParams": {}}
         workers |= dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), job.nodes - 1)
+        workers["template"] = {"spec": _pod(job, "ray-worker")}
         cluster = {
             "authOptions": {"mode": "token"},
             "headGroupSpec": {"rayStartParams": {}, "template": {"spec": _pod(job, "ray-head")}},

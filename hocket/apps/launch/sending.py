@@ -47,7 +47,7 @@ def write_job(place: Place, job: Job, out: str | None) -> Path:
 
 
 def send_job(place: Place, file: Path) -> str:
-    """Sends a job and returns what the program said; that of ssh runs here, until the command ends.
+    """Sends a job and returns what the program printed; that of ssh runs here, until the command ends.
 
     Raises:
         ConfigurationError: when the program is missing. HocketError: when it refuses or fails.

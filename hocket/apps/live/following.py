@@ -111,7 +111,8 @@ def seconds_per_step(rows: Sequence[Mapping[str, Any]]) -> float | None:
     timed = [row for row in rows if isinstance(row.get("time/total"), (int, float))][-RECENT - 1 :]
     if len(timed) < 2 or timed[-1]["step"] <= timed[0]["step"]:
         return None
-    return max(0.0, float(timed[-1]["time/total"] - timed[0]["time/total"])) / (timed[-1]["step"] - timed[0]["step"])
+    seconds = float(timed[-1]["time/total"]) - float(timed[0]["time/total"])
+    return max(0.0, seconds) / int(timed[-1]["step"] - timed[0]["step"])
 
 
 def seconds_since(record: RunRecord) -> float | None:
@@ -123,7 +124,7 @@ def seconds_since(record: RunRecord) -> float | None:
 def _changed(path: Path) -> tuple[int, int] | None:
     """When a file changed last, in nanoseconds, and its size; None where there is none."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size

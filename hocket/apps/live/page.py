@@ -141,8 +141,8 @@ def build_app(live: LivePage, secret: str) -> Starlette:
 
     async def events(request: Request) -> Response:
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        told = stream(live, int(after) if after.isdecimal() else 0)
-        return refused(request) or StreamingResponse(told, media_type="text/event-stream", headers=_HEADERS)
+        content = stream(live, int(after) if after.isdecimal() else 0)
+        return refused(request) or StreamingResponse(content, media_type="text/event-stream", headers=_HEADERS)
 
     return Starlette(routes=[Route(f"/{secret}/", document), Route(f"/{secret}/events", events)])
 

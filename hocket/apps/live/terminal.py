@@ -116,13 +116,13 @@ def _warnings(run: FollowedRun) -> list[str]:
 
 def _grid(charts: Sequence[Chart], width: int, across: int) -> list[RenderableType]:
     """Rows of charts, an empty line before each."""
-    found: list[RenderableType] = []
+    rows: list[RenderableType] = []
     each = (width - 2 * (across - 1)) // across
     for start in range(0, len(charts), across):
         table = Table.grid(padding=(0, 2, 0, 0))
         table.add_row(*(text_chart(chart, each, CHART_HEIGHT) for chart in charts[start : start + across]))
-        found.append(Group(Text(""), table))
-    return found
+        rows.append(Group(Text(""), table))
+    return rows
 
 
 def _answers(run: FollowedRun, width: int, room: int) -> list[RenderableType]:
@@ -137,22 +137,22 @@ def _answers(run: FollowedRun, width: int, room: int) -> list[RenderableType]:
     table.add_column(ratio=2, no_wrap=True, overflow="ellipsis")
     table.add_column(ratio=3, no_wrap=True, overflow="ellipsis")
     known = [answer.reward for answer in answers if answer.reward is not None]
-    for answer in told_apart(answers, room):
+    for answer in contrasting(answers, room):
         style = "" if answer.reward is None else "green" if answer.reward >= max(known) else "yellow"
         reward = "failed" if answer.failure else number(answer.reward, ".3g")
-        said = answer.failure or answer.answer or "(nothing)"
+        words = answer.failure or answer.answer or "(nothing)"
         table.add_row(Text(reward, style="red" if answer.failure else style), Text(_plain(answer.prompt), style="dim"),
-                      Text(_plain(said)))  # fmt: skip
+                      Text(_plain(words)))  # fmt: skip
     return [Text(""), title, table]
 
 
-def told_apart(answers: Sequence[SampledAnswer], count: int) -> list[SampledAnswer]:
+def contrasting(answers: Sequence[SampledAnswer], count: int) -> list[SampledAnswer]:
     """The best and the worst answer of each group, groups whose rewards differ first."""
     groups: dict[int, list[SampledAnswer]] = {}
     for answer in answers:
         groups.setdefault(answer.group, []).append(answer)
-    worth = {id(one): -math.inf if one.reward is None else one.reward for one in answers}
-    ordered = [sorted(group, key=lambda one: -worth[id(one)]) for group in groups.values()]
+    worth = {id(answer): -math.inf if answer.reward is None else answer.reward for answer in answers}
+    ordered = [sorted(group, key=lambda answer: -worth[id(answer)]) for group in groups.values()]
     ordered.sort(key=lambda group: group[0].reward == group[-1].reward)
     pairs = [answer for group in ordered for answer in ((group[0], group[-1]) if len(group) > 1 else group)]
     return pairs[:count]

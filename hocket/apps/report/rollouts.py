@@ -35,8 +35,8 @@ def rollouts(run: RunRecord, latest: Sequence[Mapping[str, Any]] | None = None) 
     steps = chosen(run.steps, STEPS)
     room = ROOM // max(len(steps), 1)
     read = {steps[-1]: latest} if steps and latest is not None else {}
-    found = [data for step in steps if (data := recorded_step(run, step, room, read.get(step)))]
-    return {"steps": found, "pictures": pictures_shown(run, found)}
+    rows = [data for step in steps if (data := recorded_step(run, step, room, read.get(step)))]
+    return {"steps": rows, "pictures": pictures_shown(run, rows)}
 
 
 def recorded_step(
