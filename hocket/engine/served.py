@@ -180,7 +180,11 @@ class ServedEngine(RemoteEngine):
                 if server.synced is None:
                     continue
                 level = 1 if self.rank is not None else 2  # Without an adapter all weights are handed over again.
-                self._dialect.sleep(server.ask, level)
+                try:
+                    self._dialect.sleep(server.ask, level)
+                except (ServerAbsent, NoAnswer) as error:
+                    self._leave(server, error)
+                    continue
                 server.asleep = True
                 server.synced = server.synced if level == 1 else None
 
@@ -219,7 +223,7 @@ class ServedEngine(RemoteEngine):
             broken = 0 if tokens else broken + 1
             if broken > _BROKEN:
                 return self._failed(EndpointError(f"{server.questions.url} broke an answer off {broken} times"))
-            if tokens and logp and not request.prefix:  # Of an imposed prefix no log-probs are known.
+            if tokens and logp and not request.prefix and self._tells_logp(request.decoding):
                 begun = lengthened(begun, tokens, logp, version)
 
     def _failed(self, error: HocketError) -> dict[str, Any]:
@@ -260,6 +264,8 @@ class ServedEngine(RemoteEngine):
             ConfigurationError: naming it.
         """
         tokens, where = part.answer["tokens"], server.questions.url
+        if part.finish is None and not tokens:
+            return
         if tokens is None or part.answer["logp"] is None:
             needs = "it must be vLLM 0.10 or later" if self._dialect.name == "vLLM" else "it must be SGLang"
             raise ConfigurationError(f"the server at {where} returns no token ids and log-probs; {needs}")

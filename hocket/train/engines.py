@@ -104,7 +104,7 @@ class Engines:
                 memory=settings.memory,
                 compiled=settings.compiled,
                 more=settings.arguments,
-                devices=settings.devices,
+                devices=",".join(map(str, settings.devices)) or None,
                 merged=settings.merged,
                 sleeps=settings.sleep,
                 handles=settings.transfer == "handles",

@@ -10,6 +10,7 @@ import asyncio
 import base64
 import pickle
 import threading
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -586,6 +587,23 @@ class TestRealServer:
             again = asking.sample(asked)
             assert all(np.array_equal(one.tokens, two.tokens) for one, two in zip(samples, again, strict=True))
             moved(policy, 0.01)
+
+    def test_answers_go_on_under_new_weights(self, address: str, tmp_path: Path) -> None:
+        policy = nano()
+        asking = engine(address, policy, tmp_path, processed=True)
+        asking.interrupted = True
+        ends = tuple(Chat(policy.tokenizer).stops)
+        asked = [replace(request(policy, n), decoding=Decoding(max_tokens=400, banned=ends)) for n in range(4)]
+        asking.sample(asked[:1])
+        found: list[Sample] = []
+        thread = threading.Thread(target=lambda: found.extend(asking.sample(asked)))
+        thread.start()
+        time.sleep(0.5)
+        moved(policy, 0.005)
+        asking.renew()
+        thread.join(120)
+        assert any(sample.versions is not None for sample in found), "it aborts with the tokens so far"
+        assert all(len(sample.tokens) == 400 and sample.version == 1 for sample in found)
 
     def test_it_also_answers_by_text(self, address: str) -> None:
         chat = Chat(nano().tokenizer)
