@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 import torch
 from remote_server import Said, Server
-from test_served import adapted, moved, nano, own_logp, request
+from test_server_engine import adapted, moved, nano, own_logp, request
 from tiny_runs import TINY, assert_same, call, resume, rows, train
 from vllm_server import VLLM_PYTHON, real
 from vllm_stand_in import StandInModel, ThreadChild
@@ -34,7 +34,7 @@ from hocket.agents.workflows.chat import Chat
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.engine import handover, vllm_child, vllm_offline, vllm_process, vllm_transfer
-from hocket.engine.continued import joined, lengthened, remainder
+from hocket.engine.continuation import joined, lengthened, remainder
 from hocket.engine.decoding import written
 from hocket.engine.handover import write_weights
 from hocket.engine.local import LocalEngine
