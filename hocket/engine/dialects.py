@@ -99,8 +99,8 @@ class VLLMDialect:
         if isinstance(choice, Mapping) and choice.get("finish_reason") == "abort":
             part = read_tokens({"choices": [{**choice, "finish_reason": "length"}]})
             return PartialAnswer(part, None)
-        whole = read_tokens(answer)
-        return PartialAnswer(whole, whole["finish"])
+        complete = read_tokens(answer)
+        return PartialAnswer(complete, complete["finish"])
 
     def tells_logp(self, decoding: Decoding, *, processed: bool) -> bool:
         return tells_logp(decoding, processed=processed)
@@ -149,8 +149,8 @@ class SGLangDialect:
         settings["sampling_seed"] = body["seed"]
         settings["no_stop_trim"] = True
         settings["n"] = 1
-        found: dict[str, Any] = {"input_ids": body["prompt"], "sampling_params": settings, "return_logprob": True}
-        return found if adapter is None else found | {"lora_path": adapter}
+        asking: dict[str, Any] = {"input_ids": body["prompt"], "sampling_params": settings, "return_logprob": True}
+        return asking if adapter is None else asking | {"lora_path": adapter}
 
     def read(self, answer: Any) -> ServerAnswer:
         part = self.read_part(answer)

@@ -51,7 +51,7 @@ class ServerAbsent(ConfigurationError):
     """No server listens at an address."""
 
 
-class NoAnswer(EndpointError):
+class RequestsFailed(EndpointError):
     """A server gave no valid answer at any attempt."""
 
 
@@ -166,7 +166,7 @@ class Endpoint:
             raise ServerAbsent(
                 f"no server answers at {self.url} ({last}; asked {often}); start it, or correct the endpoint"
             )
-        raise NoAnswer(f"{self.url} failed {often}: {last}; check the server, or raise timeout or retries")
+        raise RequestsFailed(f"{self.url} failed {often}: {last}; check the server, or raise timeout or retries")
 
     # ------------------------------------------------------------ one attempt
 

@@ -275,13 +275,13 @@ class VLLM:
             for output in engine.step():
                 finish = self._grown(output)
                 if finish is not None:
-                    whole = self._growing.pop(output.request_id)
-                    done[int(output.request_id)] = whole.tokens, whole.prompt + whole.logps, finish
+                    text = self._growing.pop(output.request_id)
+                    done[int(output.request_id)] = text.tokens, text.prompt + text.logps, finish
         return done
 
     def part(self) -> dict[int, tuple[list[int], list[float]]]:
         """Ends what is under way."""
-        parts = {int(name): (one.tokens, one.prompt + one.logps) for name, one in self._growing.items()}
+        parts = {int(name): (row.tokens, row.prompt + row.logps) for name, row in self._growing.items()}
         self._forget(list(self._growing))
         return parts
 

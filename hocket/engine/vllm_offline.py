@@ -19,7 +19,7 @@ from hocket.core.notices import say
 from hocket.engine import vllm_child
 from hocket.engine.barrier import Barrier
 from hocket.engine.batched_engine import BatchedEngine, Pending
-from hocket.engine.continued import joined, lengthened, remainder
+from hocket.engine.continuation import joined, lengthened, remainder
 from hocket.engine.device_handles import device_handles
 from hocket.engine.handover import (
     Dtype,
@@ -402,9 +402,9 @@ class VLLMEngine(BatchedEngine):
         answer = child.ask({"do": "go", "questions": new, "drop": gone, "seconds": BREATH})
         for number in new:
             self._rows[number].sent = True
-        for number, found in answer["done"].items():
+        for number, text in answer["done"].items():
             row = self._rows.pop(number)
-            row.pending.promise.answer(self._sample(row.request, found, answer["version"]))
+            row.pending.promise.answer(self._sample(row.request, text, answer["version"]))
 
     def _part(self, child: EngineProcess) -> None:
         """Takes what is written of the responses under way, which then go on from there."""

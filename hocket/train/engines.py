@@ -18,7 +18,7 @@ from hocket.policies.vision import vision_of
 from hocket.train.settings import Config, EngineSettings
 
 if TYPE_CHECKING:
-    from hocket.engine.served import ServedEngine
+    from hocket.engine.server_engine import ServerEngine
     from hocket.engine.vllm_offline import VLLMEngine
     from hocket.policies.causal_lm import CausalLM
 
@@ -64,7 +64,7 @@ class Engines:
         self._settings = config.engine
         self._barrier = barrier
         self._journal = journal if config.engine.journal else None
-        self._served: ServedEngine | None = None
+        self._served: ServerEngine | None = None
         self._local: list[LocalEngine] = []
         _check(config)
 
@@ -104,7 +104,7 @@ class Engines:
                 memory=settings.memory,
                 compiled=settings.compiled,
                 more=settings.arguments,
-                devices=settings.devices,
+                devices=",".join(map(str, settings.devices)) or None,
                 merged=settings.merged,
                 sleeps=settings.sleep,
                 handles=settings.transfer == "handles",
@@ -114,17 +114,17 @@ class Engines:
             barrier=self._barrier,
         )
 
-    def _server(self, policy: CausalLM) -> ServedEngine:
+    def _server(self, policy: CausalLM) -> ServerEngine:
         from hocket.engine.dialects import DIALECTS
         from hocket.engine.handover import dtype_for, handover_folder
         from hocket.engine.remote_http import Endpoint
-        from hocket.engine.served import ServedEngine, ServerSettings
+        from hocket.engine.server_engine import ServerEngine, ServerSettings
 
         settings = self._settings
         urls = addresses(settings)
         names = [settings.model] * len(urls) if settings.model is not None else [_only_model(url) for url in urls]
         folder = handover_folder(policy) if settings.folder is None else Path(settings.folder)
-        engine = ServedEngine(
+        engine = ServerEngine(
             [
                 Endpoint(url, name, concurrency=settings.max_rows, timeout=settings.timeout)
                 for url, name in zip(urls, names, strict=True)

@@ -160,7 +160,7 @@ class EngineSettings:
         memory: GiB for keys and values (`vllm`).
         compiled: vLLM compiles the model and captures CUDA graphs at its start.
         arguments: further arguments of `vllm.LLM` (`vllm`), by name.
-        devices: what CUDA_VISIBLE_DEVICES is for vLLM (`vllm`), such as `1` or `0,1`; None leaves it as it is.
+        devices: the CUDA devices that vLLM sees (`vllm`); none leaves it those that the run sees.
         merged: an adapter is merged into the weights before they are handed over, which are otherwise left alone.
         sleep: vLLM or the servers free their device while the policy learns.
         transfer: how weights are handed over: as `files` in shared memory, or by `handles` to memory of the CUDA device
@@ -183,7 +183,7 @@ class EngineSettings:
     memory: float = 1.0
     compiled: bool = False
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    devices: str | None = None
+    devices: tuple[int, ...] = ()
     merged: bool = False
     sleep: bool = False
     transfer: Literal["files", "handles"] = "files"

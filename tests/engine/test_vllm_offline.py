@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 import torch
 from remote_server import Said, Server
-from test_served import adapted, moved, nano, own_logp, request
+from test_server_engine import adapted, moved, nano, own_logp, request
 from tiny_runs import TINY, assert_same, call, resume, rows, train
 from vllm_server import VLLM_PYTHON, real
 from vllm_stand_in import StandInModel, ThreadChild
@@ -34,7 +34,7 @@ from hocket.agents.workflows.chat import Chat
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.engine import handover, vllm_child, vllm_offline, vllm_process, vllm_transfer
-from hocket.engine.continued import joined, lengthened, remainder
+from hocket.engine.continuation import joined, lengthened, remainder
 from hocket.engine.decoding import written
 from hocket.engine.handover import write_weights
 from hocket.engine.local import LocalEngine
@@ -343,7 +343,10 @@ def test_every_argument_of_vllm_can_be_set(stand: Stand) -> None:
 def test_arguments_come_from_flags_and_files_and_survive_both() -> None:
     flags = [("engine", "vllm"), ("engine.arguments.tensor_parallel_size", 2)]
     flags += [("engine.arguments.compilation_config.level", 3), ("engine.arguments.compilation_config.backend", "x")]
+    flags += [("engine.devices", 3)]
     config = configure(flags, tasks.find("sums"))
+    assert config.engine.devices == (3,)
+    assert configure([("engine", "vllm"), ("engine.devices", "1,2")], tasks.find("sums")).engine.devices == (1, 2)
     expected = {"tensor_parallel_size": 2, "compilation_config": {"level": 3, "backend": "x"}}
     assert config.engine.arguments == expected
     assert loaded(config.plain(), tasks.find("sums")) == config
@@ -677,6 +680,54 @@ class TestRealEngine:
         os.kill(asking._house.child.pid, 9)
         with pytest.warns(RuntimeWarning, match="was killed by SIGKILL; hocket starts it again"):
             assert same(asking.sample(asked), before)
+
+    def test_an_adapter_is_computed_beside_the_base(self) -> None:
+        policy = adapted()
+        assert VLLM_PYTHON is not None
+        asking = engine(policy, python=VLLM_PYTHON, settings=ChildSettings(memory=0.25))
+        asked = [request(policy, number) for number in range(8)]
+        for _ in range(2):
+            for sample in asking.sample(asked):
+                assert sample.version == policy.version
+                assert sample.logp is not None
+                np.testing.assert_allclose(sample.logp, own_logp(policy, asked[0].tokens, sample.tokens), atol=1e-4)
+            moved(policy, 0.01)
+        asking.close()
+
+    def test_responses_go_on_under_new_weights(self, lived: tuple[CausalLM, VLLMEngine]) -> None:
+        policy, asking = lived
+        ends = tuple(Chat(policy.tokenizer).stops)
+        asked = [replace(request(policy, n), decoding=Decoding(max_tokens=300, banned=ends)) for n in range(4)]
+        old = policy.snapshot()
+
+        async def every() -> list[Sample]:
+            tasks = [asyncio.create_task(one(each)) for each in asked]
+            await asyncio.sleep(0.3)
+            moved(policy, 0.005)
+            return await asyncio.gather(*tasks)
+
+        async def one(each: Request) -> Sample:
+            async with asking.episode():
+                return await asking.submit(each)
+
+        asking.interrupted = True
+        samples = asyncio.run(every())
+        asking.interrupted = False
+        assert any(sample.versions is not None for sample in samples)
+        for sample in samples:
+            assert sample.logp is not None
+            first = sample.written_by == policy.version - 1
+            assert not (np.diff(first.astype(int)) > 0).any()
+            for place in (0, len(first) - 1):
+                text = asked[0].tokens + tuple(sample.tokens[:place].tolist())
+                logp = drawn_logp(old if first[place] else policy, text, asked[0].decoding, int(sample.tokens[place]))
+                assert abs(logp - sample.logp[place]) < 1e-3
+
+    def test_samplers_ahead_of_the_learner_equal_their_replay(self, tmp_path: Path) -> None:
+        flags = ["--engine", "vllm", "--engine.memory", "0.25", "--cluster", "local", "--samplers", "2", "--lag", "1"]
+        train(tmp_path, "ahead", *flags, "--checkpoint.steps", "1", steps=3)
+        said = call("replay", tmp_path / "ahead")
+        assert said.code == 0, said.out + said.err
 
     def test_an_interrupted_run_equals_an_uninterrupted_one(self, tmp_path: Path) -> None:
         flags = ["--engine", "vllm", "--engine.memory", "0.25", "--checkpoint.steps", "1"]

@@ -53,7 +53,7 @@ KNOWN: dict[tuple[str, str], int] = {
     ("hocket/engine/vllm_child.py", "LLM"): 1,
     # without an address: pairs, and descriptors of what is open
     ("hocket/engine/vllm_child.py", "socket"): 1,
-    ("hocket/engine/vllm_offline.py", "socketpair"): 1,
+    ("hocket/engine/vllm_process.py", "socketpair"): 1,
     ("hocket/distributed/cluster/connection.py", "Pipe"): 1,
     ("hocket/distributed/cluster/connection.py", "socket"): 3,
     ("hocket/train/sampler.py", "Pipe"): 1,

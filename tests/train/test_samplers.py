@@ -27,11 +27,12 @@ from hocket.distributed.cluster.connection import ChildProcess
 from hocket.distributed.cluster.messages import answered, asked, heard, told
 from hocket.distributed.cluster.sampler import Sampler
 from hocket.distributed.cluster.sampler_worker import Load, Play, PlayResult, Plays
-from hocket.distributed.cluster.samplers import dealt
+from hocket.distributed.cluster.samplers import dealt, engine_of
 from hocket.distributed.cluster.verify import picked, unlike
 from hocket.distributed.cluster.weights import digest
 from hocket.tasks.sums import Sums
 from hocket.train.config import configure
+from hocket.train.settings import EngineSettings
 from hocket.train.trainer import Trainer
 from hocket.types import Assignment, Replay, Scenario, Trajectory, Turn
 
@@ -228,6 +229,12 @@ def test_a_task_that_only_this_process_knows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"another task by the name 'sums'"):
         trainer.step()
     assert not (tmp_path / "run").exists()
+
+
+def test_every_sampler_has_servers_of_its_own() -> None:
+    settings = EngineSettings(kind="vllm-server", url="http://a/v1, http://b/v1,http://c/v1")
+    assert [engine_of(settings, member, 2).url for member in range(2)] == ["http://a/v1,http://c/v1", "http://b/v1"]
+    assert engine_of(EngineSettings(kind="vllm"), 1, 2) == EngineSettings(kind="vllm")
 
 
 REFUSED = {

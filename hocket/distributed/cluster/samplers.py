@@ -241,8 +241,8 @@ class Samplers:
 
     def _begin(self, member: Sampler) -> None:
         place = self.members.index(member) if member in self.members else 0
-        own = replace(self._config, engine=engine_of(self._config.engine, place, self.size))
-        setup = Setup(own.plain(), self._precision, threads(self._config))
+        config = replace(self._config, engine=engine_of(self._config.engine, place, self.size))
+        setup = Setup(config.plain(), self._precision, threads(self._config))
         if member.ask(setup) != samples_of(self._task):
             raise ConfigurationError(
                 f"{member.line.name} finds another task by the name {self._config.task!r} than this process has; name "
@@ -346,7 +346,7 @@ def _check_engine(config: Config, what: str) -> None:
     """Refuses engines that several samplers cannot share.
 
     Raises:
-        ConfigurationError: with the mend.
+        ConfigurationError: naming what to change.
     """
     kind, servers = config.engine.kind, len(addresses(config.engine))
     if kind in SERVERS and servers < config.samplers:

@@ -15,7 +15,7 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.notices import say
 from hocket.engine.barrier import Barrier
-from hocket.engine.continued import joined, lengthened, remainder
+from hocket.engine.continuation import joined, lengthened, remainder
 from hocket.engine.device_handles import device_handles
 from hocket.engine.dialects import Dialect, PartialAnswer
 from hocket.engine.handover import (
@@ -28,7 +28,7 @@ from hocket.engine.handover import (
     write_weights,
 )
 from hocket.engine.remote import EngineJournal, RemoteEngine
-from hocket.engine.remote_http import Endpoint, EndpointError, NoAnswer, ServerAbsent, Unfinished
+from hocket.engine.remote_http import Endpoint, EndpointError, RequestsFailed, ServerAbsent, Unfinished
 from hocket.engine.requests import ContextFull, Request, ResponseStart, Sample
 from hocket.engine.stops import StopStrings
 from hocket.policies.lora import save_adapter
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
 
 
-class TransferBroken(NoAnswer):
+class TransferBroken(RequestsFailed):
     """A server took its weights in part, or not at all."""
 
 
@@ -96,7 +96,7 @@ class _Server:
         return self.control.ask(path, body, Key.of(0))
 
 
-class ServedEngine(RemoteEngine):
+class ServerEngine(RemoteEngine):
     """Samples a `CausalLM` from servers, always with its current weights, tokens and log-probs exact.
 
     Before a server's first request after a change of the policy's `version`, it is paused and gets the weights: the
@@ -170,7 +170,7 @@ class ServedEngine(RemoteEngine):
                 if server.under_way and server.recent is not None and server.synced not in (None, self.policy.version):
                     try:
                         self._sync(server, server.recent)
-                    except (ServerAbsent, NoAnswer) as error:
+                    except (ServerAbsent, RequestsFailed) as error:
                         self._leave(server, error)
 
     def rest(self) -> None:
@@ -180,7 +180,11 @@ class ServedEngine(RemoteEngine):
                 if server.synced is None:
                     continue
                 level = 1 if self.rank is not None else 2  # Without an adapter all weights are handed over again.
-                self._dialect.sleep(server.ask, level)
+                try:
+                    self._dialect.sleep(server.ask, level)
+                except (ServerAbsent, RequestsFailed) as error:
+                    self._leave(server, error)
+                    continue
                 server.asleep = True
                 server.synced = server.synced if level == 1 else None
 
@@ -196,7 +200,7 @@ class ServedEngine(RemoteEngine):
             server = self._chosen()
             try:
                 version, part = self._part(server, replace(request, begun=begun))
-            except (ServerAbsent, NoAnswer) as error:
+            except (ServerAbsent, RequestsFailed) as error:
                 if not self._leave(server, error):
                     return self._failed(error)
                 continue
@@ -219,7 +223,7 @@ class ServedEngine(RemoteEngine):
             broken = 0 if tokens else broken + 1
             if broken > _BROKEN:
                 return self._failed(EndpointError(f"{server.questions.url} broke an answer off {broken} times"))
-            if tokens and logp and not request.prefix:  # Of an imposed prefix no log-probs are known.
+            if tokens and logp and not request.prefix and self._tells_logp(request.decoding):
                 begun = lengthened(begun, tokens, logp, version)
 
     def _failed(self, error: HocketError) -> dict[str, Any]:
@@ -260,6 +264,8 @@ class ServedEngine(RemoteEngine):
             ConfigurationError: naming it.
         """
         tokens, where = part.answer["tokens"], server.questions.url
+        if part.finish is None and not tokens:
+            return
         if tokens is None or part.answer["logp"] is None:
             needs = "it must be vLLM 0.10 or later" if self._dialect.name == "vLLM" else "it must be SGLang"
             raise ConfigurationError(f"the server at {where} returns no token ids and log-probs; {needs}")
@@ -283,8 +289,8 @@ class ServedEngine(RemoteEngine):
         """The longest sequence of a server, by its own word or the policy's."""
         if server.context is None:
             listed = server.control.ask("/v1/models", None, Key.of(0))
-            own = [model.get("max_model_len") for model in listed.get("data", ()) if isinstance(model, Mapping)]
-            lengths = [length for length in (*own, self.policy.context_length) if isinstance(length, int)]
+            limits = [model.get("max_model_len") for model in listed.get("data", ()) if isinstance(model, Mapping)]
+            lengths = [length for length in (*limits, self.policy.context_length) if isinstance(length, int)]
             server.context = min(lengths, default=2**62)
         return server.context
 
@@ -315,7 +321,7 @@ class ServedEngine(RemoteEngine):
         """Asks a server no more until the weights change; whether another one is left."""
         with self._counting:
             fresh, server.lost, server.synced = not server.lost, True, None
-            left = any(not one.lost for one in self._servers)
+            left = any(not each.lost for each in self._servers)
         if fresh and left:
             say(f"{error}; the other servers take its requests until the weights change")
         return left

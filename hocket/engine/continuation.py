@@ -58,13 +58,13 @@ def joined(request: Request, rest: Sample, stops: StopStrings) -> Sample:
     if begun is None:
         return rest
     assert rest.logp is not None
-    whole = lengthened(begun, rest.tokens.tolist(), rest.logp.tolist(), rest.version)
-    assert whole is not None
-    end = _crossing(whole.tokens.tolist(), len(begun.tokens), request, stops)
-    versions = whole.version[:end]
+    text = lengthened(begun, rest.tokens.tolist(), rest.logp.tolist(), rest.version)
+    assert text is not None
+    end = _crossing(text.tokens.tolist(), len(begun.tokens), request, stops)
+    versions = text.version[:end]
     return Sample(
-        tokens=whole.tokens[:end],
-        logp=whole.logp[:end],
+        tokens=text.tokens[:end],
+        logp=text.logp[:end],
         finish=rest.finish if end is None else "stop",
         version=int(versions[-1]),
         forced=np.arange(len(versions)) < len(request.prefix),

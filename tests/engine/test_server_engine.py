@@ -10,6 +10,7 @@ import asyncio
 import base64
 import pickle
 import threading
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -35,14 +36,14 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.evaluating import evaluate_detached
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.engine import device_handles, served
+from hocket.engine import device_handles, server_engine
 from hocket.engine.barrier import Barrier
 from hocket.engine.dialects import DIALECTS
 from hocket.engine.handover import engine_state, write_base, write_weights
 from hocket.engine.remote import RemoteEngine
 from hocket.engine.remote_http import Endpoint, EndpointError
 from hocket.engine.requests import Request, Sample
-from hocket.engine.served import ServedEngine, ServerSettings
+from hocket.engine.server_engine import ServerEngine, ServerSettings
 from hocket.nano import BASE
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.settings import LoraSettings
@@ -86,11 +87,11 @@ def own_logp(policy: CausalLM, context: Any, tokens: Any) -> np.ndarray:
     return now.logp.numpy()
 
 
-def engine(urls: str | list[str], policy: CausalLM, folder: Path, **more: Any) -> ServedEngine:
+def engine(urls: str | list[str], policy: CausalLM, folder: Path, **more: Any) -> ServerEngine:
     where = [urls] if isinstance(urls, str) else urls
     kept = {name: more.pop(name) for name in ("journal",) if name in more}
     patience = {"timeout": more.pop("timeout", 60.0), "retries": 0, "backoff": 0.0, "concurrency": 16}
-    return ServedEngine(
+    return ServerEngine(
         [Endpoint(url, "nano", **patience) for url in where],
         policy,
         dialect=DIALECTS[more.pop("kind", "vllm-server")],
@@ -280,7 +281,7 @@ def test_handles_to_memory_of_the_device_take_the_four_calls(tmp_path: Path, mon
     def on_device(policy: CausalLM, dtype: Any) -> Iterator[dict[str, Any]]:
         yield device_handles.described(engine_state(policy, dtype), "GPU-1")
 
-    monkeypatch.setattr(served, "device_handles", on_device)
+    monkeypatch.setattr(server_engine, "device_handles", on_device)
     with scripted() as ((answers,), urls):
         engine(urls, policy, tmp_path, handles=True).sample([request(policy, 0)])
     names = ["init_weight_transfer_engine", "start_weight_update", "update_weights", "finish_weight_update"]
@@ -530,8 +531,8 @@ def test_one_server_cannot_hold_two_policies(tmp_path: Path) -> None:
             engines.of(nano(name="other"))
         both = Engines(configure(settings, tasks.find("sums")), Barrier())
         first, second = both.of(adapted()), both.of(adapted(name="other"))
-        assert isinstance(first, ServedEngine)
-        assert isinstance(second, ServedEngine)
+        assert isinstance(first, ServerEngine)
+        assert isinstance(second, ServerEngine)
         assert first.settings.folder != second.settings.folder
         assert first._name != second._name
 
@@ -586,6 +587,23 @@ class TestRealServer:
             again = asking.sample(asked)
             assert all(np.array_equal(one.tokens, two.tokens) for one, two in zip(samples, again, strict=True))
             moved(policy, 0.01)
+
+    def test_answers_go_on_under_new_weights(self, address: str, tmp_path: Path) -> None:
+        policy = nano()
+        asking = engine(address, policy, tmp_path, processed=True)
+        asking.interrupted = True
+        ends = tuple(Chat(policy.tokenizer).stops)
+        asked = [replace(request(policy, n), decoding=Decoding(max_tokens=400, banned=ends)) for n in range(4)]
+        asking.sample(asked[:1])
+        found: list[Sample] = []
+        thread = threading.Thread(target=lambda: found.extend(asking.sample(asked)))
+        thread.start()
+        time.sleep(0.5)
+        moved(policy, 0.005)
+        asking.renew()
+        thread.join(120)
+        assert any(sample.versions is not None for sample in found), "it aborts with the tokens so far"
+        assert all(len(sample.tokens) == 400 and sample.version == 1 for sample in found)
 
     def test_it_also_answers_by_text(self, address: str) -> None:
         chat = Chat(nano().tokenizer)
