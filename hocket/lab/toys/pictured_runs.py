@@ -71,13 +71,15 @@ class PicturedRun:
 
     def blind(self, n: int = 200) -> EvaluationResult:
         """The same with grey pictures."""
-        readers = [reader_of(actor.chat.tokenizer) for actor in self.parts.player.actors.values()]
-        for reader in readers:
-            assert reader is not None
-            reader.blind = True
+        self._blindfold(True)
         try:
             return self.measured(n)
         finally:
-            for reader in readers:
-                assert reader is not None
-                reader.blind = False
+            self._blindfold(False)
+
+    def _blindfold(self, blind: bool) -> None:
+        for actor in self.parts.player.actors.values():
+            reader = reader_of(actor.chat.tokenizer)
+            assert reader is not None
+            reader.blind = blind
+            actor.chat.forget()
