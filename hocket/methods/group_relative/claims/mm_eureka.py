@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -68,21 +69,23 @@ def groups_whose_verdicts_are_all_equal_are_dropped() -> Finding:
     return Finding(counts == [False, False, True] and constants == (8, 3, None, 1.0), say(with_signal=str(counts)))
 
 
-@claim(
-    "From equal labels RL reaches 10 points more than supervised fine-tuning, on 3 of 3 seeds.", slow=True, learns=True
-)
-def from_equal_labels_rl_reaches_10_points_more_than_supervised() -> Finding:
-    steps, n, rows, blind = 20, 100, list[list[float]](), list[float]()
-    for seed in range(3):
-        started = PicturedRun.of(MM_EUREKA, "digits", seed=seed)
-        before = started.measured(n).success
-        after = started.train(steps)
-        settings = {"curriculum.prompts": 16, "update.lr": 3e-4, "seed": seed}
-        taught = PicturedRun.of(SFT, AnswerLabels(Digits()), **settings).train(steps)
-        rows.append([before, after.measured(n).success, taught.measured(n).success])
-        blind.append(after.blind(n).success)
-    holds = all(rl > start + 0.1 and rl > sft + 0.1 for start, rl, sft in rows) and max(blind) < 0.4
-    return Finding(holds, lines(before_rl_and_sft=[value for row in rows for value in row], blind=blind))
+def more_than_from_supervised_fine_tuning(seed: int) -> Finding:
+    steps, n = 20, 100
+    run = PicturedRun.of(MM_EUREKA, "digits", seed=seed)
+    before = run.measured(n).success
+    after, blind = run.train(steps).measured(n).success, run.blind(n).success
+    settings = {"curriculum.prompts": 16, "update.lr": 3e-4, "seed": seed}
+    taught = PicturedRun.of(SFT, AnswerLabels(Digits()), **settings).train(steps).measured(n).success
+    holds = after > before + 0.1 and after > taught + 0.1 and blind < 0.4
+    return Finding(holds, lines(before=before, after_rl=after, after_sft=taught, blind=blind))
+
+
+for _seed in range(3):
+    claim(
+        f"As shipped RL reaches 10 points more than supervised fine-tuning on equal labels, and blind nothing: seed {_seed}.",
+        slow=True,
+        learns=True,
+    )(partial(more_than_from_supervised_fine_tuning, _seed))
 
 
 claim.shipped(MM_EUREKA, settings={"model": "nano-vlm"})
