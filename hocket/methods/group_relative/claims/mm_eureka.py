@@ -82,7 +82,7 @@ def more_than_from_supervised_fine_tuning(seed: int) -> Finding:
 
 for _seed in range(3):
     claim(
-        f"As shipped RL reaches 10 points more than supervised fine-tuning on equal labels, and blind nothing: seed {_seed}.",
+        f"As shipped RL reaches 10 points more than supervised fine-tuning on equal labels, seed {_seed}; blind it does not.",
         slow=True,
         learns=True,
     )(partial(more_than_from_supervised_fine_tuning, _seed))
