@@ -82,7 +82,7 @@ def more_than_from_supervised_fine_tuning(seed: int) -> Finding:
 
 for _seed in range(3):
     claim(
-        f"As shipped RL reaches 10 points more than supervised fine-tuning on equal labels, seed {_seed}; blind it does not.",
+        f"As shipped it ends 10 points above supervised fine-tuning on equal labels, seed {_seed}; blind not.",
         slow=True,
         learns=True,
     )(partial(more_than_from_supervised_fine_tuning, _seed))
