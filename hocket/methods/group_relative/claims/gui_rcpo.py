@@ -92,7 +92,7 @@ def a_click_votes_for_a_square_of_50_around_it() -> Finding:
     wanted = [(75.0, 35.0, 125.0, 85.0), (1.0, 2.0, 3.0, 4.0), None, None, None, None]
     rows = [answer(0.0, 2, text=f"<answer>{x} {y}</answer>") for x, y in ((100, 60), (125, 60), (400, 400))]
     value = shaped(GUI_RCPO, rows)  # Two squares share half: half of each has two votes.
-    holds = read == wanted and gap(value, [0.75, 0.75, 0.5]) < EXACT and GUI_RCPO.rollout.samples == 16  # type: ignore[attr-defined]
+    holds = read == wanted and gap(value, [0.75, 0.75, 0.5]) < EXACT and GUI_RCPO.rollout.samples == 16
     return Finding(holds and GUI_RCPO.regularisers[0].coefficient == 0.04, lines(rewards=value))  # type: ignore[attr-defined]
 
 

@@ -33,12 +33,12 @@ def steps_overlap(some: Sequence[Interval], others: Sequence[Interval], steps: i
 def the_overlap_of_sets_of_intervals_is_that_counted_step_by_step() -> Finding:
     rng, off = Key.of(0).numpy(), 0.0
     for _ in range(60):
-        sides = [
+        ours, theirs = (
             [(a / 10, b / 10) for a, b in np.sort(rng.integers(0, 200, (int(rng.integers(0, 4)), 2)), axis=1).tolist()]
             for _ in range(2)
-        ]
-        off = max(off, abs(interval_overlap(*sides) - steps_overlap(*sides)))
-        off = max(off, abs(interval_overlap(*sides) - interval_overlap(*sides[::-1])))
+        )
+        off = max(off, abs(interval_overlap(ours, theirs) - steps_overlap(ours, theirs)))
+        off = max(off, abs(interval_overlap(ours, theirs) - interval_overlap(theirs, ours)))
     empty = [interval_overlap(item, other) for item, other in (([], []), ([(2, 2)], [(2, 2)]), ([(5, 3)], [(3, 5)]))]
     return Finding(off < 1e-9 and not any(empty), say(off=off))
 
