@@ -90,6 +90,10 @@ class SceneTask(TextTask, Generic[SceneT]):
     def beginner(self, scene: SceneT, question: SceneQuestion, rng: np.random.Generator) -> str:
         """What a beginner answers."""
 
+    @abstractmethod
+    def verify(self, text: str, scenario: Scenario) -> float:
+        """The verdict on a completion, 1 for a right answer."""
+
     def described(self, scene: SceneT) -> str:
         """A text that tells scenes apart; it decides which split a scene belongs to."""
         return repr(scene)

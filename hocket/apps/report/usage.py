@@ -45,6 +45,7 @@ PUBLIC: Mapping[str, str] = {
     "hocket.tasks.user_task": "a task in a user's file",
     "hocket.tasks.code": "programs with tests, among the first tasks of the list",
     "hocket.tasks.frames": "films as pictures",
+    "hocket.tasks.shapes": "questions about pictures of shapes",
     "hocket.rewards.regions": "boxes, points and intervals, for any task of grounding",
     "hocket.tasks.drawn_digits": "the first task of pictures",
     "hocket.tasks.handwriting": "its digits",

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hocket import tasks
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.player import TextPlayer
 from hocket.core.examples import Example
 from hocket.core.keys import Key
 from hocket.core.media import reader_of
@@ -32,7 +34,7 @@ class AnswerLabels(TextTask):
         self.name, self.task = task.name, task
 
     def scenario(self, split: Split, number: int) -> Scenario:
-        posed = self.task.scenario(split, number)
+        posed: Scenario = self.task.scenario(split, number)
         return replace(posed, metadata={**posed.metadata, "demonstration": f"<answer>{posed.answer}</answer>"})
 
     def verify(self, text: str, scenario: Scenario) -> float | None:
@@ -71,13 +73,17 @@ class PicturedRun:
 
     def blind(self, n: int = 200) -> EvaluationResult:
         """The same with grey pictures."""
-        readers = [reader_of(actor.chat.tokenizer) for actor in self.parts.player.actors.values()]
-        for reader in readers:
-            assert reader is not None
-            reader.blind = True
+        self._blindfold(True)
         try:
             return self.measured(n)
         finally:
-            for reader in readers:
-                assert reader is not None
-                reader.blind = False
+            self._blindfold(False)
+
+    def _blindfold(self, blind: bool) -> None:
+        assert isinstance(self.parts.player, TextPlayer)
+        for actor in self.parts.player.actors.values():
+            assert isinstance(actor.chat, Chat)
+            reader = reader_of(actor.chat.tokenizer)
+            assert reader is not None
+            reader.blind = blind
+            actor.chat.forget()

@@ -143,6 +143,7 @@ GUI_RCPO = GRPO_KL.but(
         "no box": "anything but four or two numbers in the answer, and a box without an area: reward 0, and no vote",
         "no words": "where nothing was written at all (a controller), rewards stay",
     },
+    note="shown on drawn rectangles; the shipped model hardly reads them, so that it learns was not seen",
     shaping=(RegionVotes(),),
     **{"rollout.samples": 16},
 )

@@ -123,6 +123,7 @@ LPO_GUI = GRPO_KL.but(
         "no click": "anything but two numbers in the answer, or a click outside the space: 0",
         "actions": "clicks alone; the paper sums over the clicks of an action whose type is right",
     },
+    note="shown on drawn buttons; the shipped model hardly reads them, so that it learns was not seen",
     rewards=(Location(),),
     **{"objective.high": 0.28, "regularisers.0.coefficient": 1e-4},
 )

@@ -16,8 +16,8 @@ from hocket.rewards.tags import TagFormat
 from hocket.stages import Curriculum, LedgerView, Task
 from hocket.types import Scenario
 
-STAGES = (("there", "kind", "colour"), ("place", "count", "shapes"), ("more", "plus"))
-"""Kinds of question of the task `shapes`: what is there, where and how often, comparisons and sums."""
+STAGES = (("count",), ("largest",), ("sum",))
+"""Kinds of question of the task `digits`, from counting to adding."""
 
 TRIES = 64
 """Scenarios that are looked at for one of the wanted kinds."""
@@ -73,16 +73,17 @@ UAV_VL_R1 = GRPO_KL.but(
     source="Guan et al., UAV-VL-R1, arXiv:2508.11196 (abstract)",
     catalogue_ids=("uav-vl-r1",),
     axes=("data", "reward", "policy"),
-    task="shapes",
+    task="digits",
     formula="stage s: GRPO with KL on the kinds of stages 1 to s,  R = [right] + [tags]",
     conventions={
         **GRPO.conventions,
         "KL": "k3 in the loss, coefficient 0.04",
         "stages": "curriculum.per_stage = 320 scenarios each, the last for the rest of the run; which kinds each adds "
-        "is chosen here, from what is there to comparisons and sums",
-        "warm start": "lessons before it: nano-vlm had them; for another model a plan, or --lessons 60",
+        "is chosen here, from counting to adding",
+        "warm start": "supervised fine-tuning before it: nano-vlm had lessons; for another model a plan",
         "tags": "shaping.0.weight = 1 for a filled thought and one answer in tags",
     },
+    note="shown on three kinds of question about handwriting; the paper has eight about aerial pictures",
     curriculum=KindStages(),
     shaping=(TagFormat(weight=1.0, thought="filled"),),
 )

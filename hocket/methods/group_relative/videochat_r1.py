@@ -112,5 +112,6 @@ VIDEOCHAT_R1 = GRPO_KL.but(
         "boxes": "as many as the film has frames; the released code asks for 8",
         "films": "frames in one picture, in reading order",
     },
+    note="shown on films drawn as one picture; the shipped model hardly reads them, so that it learns was not seen",
     rewards=(Overlap(), Option(), AnswerForm()),
 )

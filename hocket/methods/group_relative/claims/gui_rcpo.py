@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 
-from hocket.core.examples import Example
 from hocket.core.keys import Key
-from hocket.core.markup import tagged
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, say
-from hocket.lab.toys.pictured_runs import PicturedRun
 from hocket.lab.toys.recorded_answers import answer, lines, shaped
-from hocket.methods.base.sft import SFT
 from hocket.methods.group_relative.gui_rcpo import GUI_RCPO, box_read, consensus, region_rewards
-from hocket.rewards.regions import Box, box_of, box_overlap, inside
-from hocket.stages import Split
-from hocket.tasks.boxes import Boxes
-from hocket.train.evaluate import EvaluationResult
-from hocket.types import Scenario
+from hocket.rewards.regions import Box, box_overlap, inside
 
 claim = Claims("gui-rcpo", "arXiv:2508.05615")
 
@@ -92,7 +81,7 @@ def a_click_votes_for_a_square_of_50_around_it() -> Finding:
     wanted = [(75.0, 35.0, 125.0, 85.0), (1.0, 2.0, 3.0, 4.0), None, None, None, None]
     rows = [answer(0.0, 2, text=f"<answer>{x} {y}</answer>") for x, y in ((100, 60), (125, 60), (400, 400))]
     value = shaped(GUI_RCPO, rows)  # Two squares share half: half of each has two votes.
-    holds = read == wanted and gap(value, [0.75, 0.75, 0.5]) < EXACT and GUI_RCPO.rollout.samples == 16  # type: ignore[attr-defined]
+    holds = read == wanted and gap(value, [0.75, 0.75, 0.5]) < EXACT and GUI_RCPO.rollout.samples == 16
     return Finding(holds and GUI_RCPO.regularisers[0].coefficient == 0.04, lines(rewards=value))  # type: ignore[attr-defined]
 
 
@@ -128,48 +117,6 @@ def the_consensus_is_the_centre_of_the_largest_connected_region() -> Finding:
     result = [consensus(boxes) for boxes, _ in cases]
     off = max(gap(a, b) for a, (_, b) in zip(result, cases, strict=True) if a is not None and b is not None)
     return Finding(off < EXACT and result[-1] is None, say(off=off))
-
-
-def hits(result: EvaluationResult) -> float:
-    """The share of boxes whose centre lies in the true one."""
-    boxes = [box_of(tagged(trajectory.answer)) for trajectory in result.trajectories]
-    targets = [trajectory.scenario.metadata["box"] for trajectory in result.trajectories]
-    centres = [None if box is None else ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2) for box in boxes]
-    return fmean(centre is not None and inside(centre, tuple(to)) for centre, to in zip(centres, targets, strict=True))
-
-
-class Misled(Boxes):
-    """Boxes whose demonstrations are mostly those of another rectangle."""
-
-    example = Example.DEMONSTRATION
-
-    def scenario(self, split: Split, number: int) -> Scenario:
-        posed, rng = super().scenario(split, number), self.rng(split, number)
-        scene, question = self.posed(split, rng)
-        others = [item for item in scene if f"{item.colour}?" not in question.words]
-        target = others[0] if number % 4 else next(item for item in scene if item not in others)
-        shown = question._replace(answer=" ".join(map(str, target.box)))
-        return replace(posed, metadata={**posed.metadata, "demonstration": self.beginner(scene, shown, rng)})
-
-
-@claim(
-    "As shipped, without a label, more of its boxes hit, and blind they do not; where most boxes are wrong, fewer do.",
-    slow=True,
-    learns=True,
-)
-def without_a_label_more_of_its_boxes_hit_and_blind_they_do_not() -> Finding:
-    run = PicturedRun.of(GUI_RCPO, "boxes?kinds=box")
-    before = hits(run.measured(100, temperature=1.0))
-    after, blind = hits(run.train(16).measured(100, temperature=1.0)), hits(run.blind(100))
-    with tempfile.TemporaryDirectory() as folder:
-        task = Misled(["box"])
-        taught = PicturedRun.of(SFT, task, **{"curriculum.prompts": 32, "update.lr": 1e-3}).train(16)
-        taught.parts.lead.policy.save(Path(folder))
-        wrong = PicturedRun.of(GUI_RCPO, "boxes?kinds=box", model=folder)
-        start = hits(wrong.measured(100, temperature=1.0))
-        end = hits(wrong.train(16).measured(100, temperature=1.0))
-    holds = after > before + 0.1 and blind < before and end < start
-    return Finding(holds, lines(before=before, after=after, blind=blind, majority_wrong=(start, end)))
 
 
 claim.shipped(GUI_RCPO, "shaping", settings={"model": "nano-vlm"})

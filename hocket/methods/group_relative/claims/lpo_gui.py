@@ -13,7 +13,6 @@ from hocket.core.keys import Key
 from hocket.core.media import MEDIA, pictures_in
 from hocket.core.pictures import open_picture
 from hocket.lab.claims.harness import EXACT, Claims, Finding, say
-from hocket.lab.toys.pictured_runs import PicturedRun
 from hocket.lab.toys.recorded_answers import lines
 from hocket.methods.group_relative.lpo_gui import LPO_GUI, Location, density_reward, distance_reward, entropies
 from hocket.tasks.boxes import Boxes
@@ -101,23 +100,6 @@ def the_entropy_reward_is_largest_on_windows_that_hold_widgets() -> Finding:
     off = max(abs(result[name] - wanted[name]) for name in wanted)
     plain = Location(density=False).grade("<answer>0 0</answer>", TASK.scenario("train", 0))
     return Finding(off < EXACT and plain is not None and plain > 0, lines(rewards=result))
-
-
-@claim(
-    "As shipped it hits buttons of 1.6 % of the screen after fewer samples than 0/1 rewards do; blind it does not.",
-    slow=True,
-    learns=True,
-)
-def it_hits_small_buttons_after_fewer_samples_than_0_1_rewards_do() -> Finding:
-    steps, hits = 12, dict[str, float]()
-    run = PicturedRun.of(LPO_GUI, "boxes?kinds=point")
-    hits["before"] = run.measured(150, temperature=1.0).success
-    hits["after"] = run.train(steps).measured(150, temperature=1.0).success
-    hits["blind"] = run.blind(150).success
-    plain = PicturedRun.of(LPO_GUI.but(rewards=()), "boxes?kinds=point").train(3 * steps // 2)
-    hits["0/1, half as many again"] = plain.measured(150, temperature=1.0).success
-    holds = hits["after"] > max(hits["before"] + 0.1, hits["0/1, half as many again"]) and hits["blind"] < 0.1
-    return Finding(holds, lines(hits=hits))
 
 
 claim.shipped(LPO_GUI, "rewards", settings={"model": "nano-vlm"})

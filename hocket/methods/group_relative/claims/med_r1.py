@@ -7,7 +7,7 @@ from hocket.lab.toys.pictured_runs import AnswerLabels, PicturedRun
 from hocket.lab.toys.recorded_answers import advantages, answer, group_relative, lines, shaped
 from hocket.methods.base.sft import SFT
 from hocket.methods.group_relative.med_r1 import MED_R1
-from hocket.tasks.shapes import ShapesTask
+from hocket.tasks.digits import Digits
 
 claim = Claims("med-r1", "arXiv:2503.13939")
 
@@ -29,16 +29,16 @@ def the_reward_is_the_right_option_and_a_point_for_the_tags() -> Finding:
     learns=True,
 )
 def trained_on_one_kind_it_is_right_more_often_on_the_others() -> Finding:
-    steps, others = 16, ShapesTask([kind for kind in ShapesTask.kinds_of if kind != "count"])
-    run = PicturedRun.of(MED_R1, "shapes?kinds=count")
-    before = [run.measured(100).success, run.measured(150, others).success]
+    steps, n, others = 16, 100, "digits?kinds=sum,largest"
+    run = PicturedRun.of(MED_R1, "digits?kinds=count")
+    before = [run.measured(n).success, run.measured(n, others).success]
     run.train(steps)
-    after, blind = [run.measured(100).success, run.measured(150, others).success], run.blind(100).success
+    after, blind = [run.measured(n).success, run.measured(n, others).success], run.blind(n).success
     settings = {"curriculum.prompts": 16, "update.lr": 3e-4}
-    taught = PicturedRun.of(SFT, AnswerLabels(ShapesTask(["count"])), **settings).train(steps)
-    sft = [taught.measured(100).success, taught.measured(150, others).success]
-    holds = after[0] > before[0] + 0.1 and after[1] > sft[1] and blind < after[0] - 0.2
-    return Finding(holds, lines(own_and_others_before=before, after_rl=after, after_sft=sft, blind=blind))
+    taught = PicturedRun.of(SFT, AnswerLabels(Digits(kinds=("count",))), **settings).train(steps)
+    sft = [taught.measured(n).success, taught.measured(n, others).success]
+    holds = after[1] > sft[1] and after[1] > before[1] and blind < after[0] - 0.2
+    return Finding(holds, lines(this_kind_and_others_before=before, after_rl=after, after_sft=sft, blind=blind))
 
 
 claim.shipped(MED_R1, "shaping", settings={"model": "nano-vlm"})

@@ -58,25 +58,24 @@ def the_reward_is_the_verdict_and_a_point_for_the_tags() -> Finding:
 
 
 @claim(
-    "As shipped it is right 10 points more often than lessons alone, by kind; the hardest kinds first are not better.",
+    "With stages of 96 scenarios it is right 10 points more often than lessons alone; hardest first is no better.",
     slow=True,
-    learns=True,
 )
 def it_is_right_more_often_than_lessons_alone() -> Finding:
-    steps, right = 24, dict[str, float]()
+    steps, n, right = 18, 100, dict[str, float]()
     stages = {"curriculum.per_stage": 16 * steps // 3}
-    run = PicturedRun.of(UAV_VL_R1.but(stages), "shapes")
-    right["lessons"] = run.measured(150).success
-    result = run.train(steps).measured(150)
-    right["staged"], right["blind"] = result.success, run.blind(150).success
-    hard = PicturedRun.of(UAV_VL_R1.but({**stages, "curriculum.stages": STAGES[::-1]}), "shapes").train(steps)
-    right["hardest first"] = hard.measured(150).success
+    run = PicturedRun.of(UAV_VL_R1.but(stages), "digits")
+    right["lessons"] = run.measured(n).success
+    result = run.train(steps).measured(n)
+    right["staged"], right["blind"] = result.success, run.blind(n).success
+    hard = PicturedRun.of(UAV_VL_R1.but({**stages, "curriculum.stages": STAGES[::-1]}), "digits").train(steps)
+    right["hardest first"] = hard.measured(n).success
     verdicts: dict[str, list[float]] = {}
     for trajectory, verdict in zip(result.trajectories, result.each, strict=True):
         verdicts.setdefault(str(trajectory.scenario.metadata["kind"]), []).append(verdict)
     kinds = {kind: fmean(row) for kind, row in sorted(verdicts.items())}
     holds = right["staged"] > right["lessons"] + 0.1 and right["hardest first"] < right["staged"] + 0.05
-    return Finding(holds and right["blind"] < right["lessons"] + 0.05, lines(right=right, by_kind=kinds))
+    return Finding(holds and right["blind"] < 0.4, lines(right=right, by_kind=kinds))
 
 
 claim.shipped(UAV_VL_R1, "curriculum", settings={"model": "nano-vlm"})
