@@ -55,7 +55,7 @@ class Payoffs:
 
 
 def max_sum(payoffs: Payoffs, rounds: int) -> Tensor:
-    """The best joint action `[B, n]` that is met in rounds of messages; on trees, of as many rounds, the best of all."""
+    """The best joint action `[B, n]` that is met in rounds of messages; on trees the best of all."""
     single, pair, ends = payoffs.single, payoffs.pair, payoffs.ends
     kept = payoffs.kept[..., None].to(pair)
     first, second = ends[:, 0], ends[:, 1]
@@ -98,9 +98,9 @@ class SparseGraph(Solver):
     represent: int = 4
     rounds: int = 4
     sparse: float = 0.01
-    moves: int = 100
+    moves: int = 50
     gradients: int = 20
-    rows: int = 48
+    rows: int = 32
     lr: float = 1e-2
     follow: int = 4
     discount: float = 0.3
@@ -109,12 +109,21 @@ class SparseGraph(Solver):
     over: int = 20
 
     def __post_init__(self) -> None:
-        counts = (self.hidden, self.represent, self.rounds, self.moves, self.gradients, self.rows, self.follow, self.over)
+        counts = (
+            self.hidden,
+            self.represent,
+            self.rounds,
+            self.moves,
+            self.gradients,
+            self.rows,
+            self.follow,
+            self.over,
+        )
         if min(counts) < 1 or not 0 <= self.share <= 1 or self.sparse < 0 or not self.lr > 0 or self.discount < 0:
             raise ConfigurationError(
                 f"method.share = {self.share} is between 0 and 1, sparse = {self.sparse} and discount = {self.discount} "
-                f"at least 0, lr = {self.lr} is positive, and hidden, represent, rounds, moves, gradients, rows, follow "
-                f"and over = {counts} are at least 1"
+                f"at least 0, lr = {self.lr} is positive, and hidden, represent, rounds, moves, gradients, rows, "
+                f"follow and over = {counts} are at least 1"
             )
 
     def init(self, world: Sensors, key: Key) -> State:
@@ -223,7 +232,9 @@ class SparseGraph(Solver):
         """What is done in every state, `[S, n, A]`."""
         weights = {name[5:]: torch.tensor(state[name[5:]]) for name in state if name.startswith("slow_")}
         every = np.arange(len(world.states))
-        certain: Array = np.eye(ACTIONS)[self.best(world, weights, every, Key.of(0).derive("answer", int(state["steps"])))]
+        certain: Array = np.eye(ACTIONS)[
+            self.best(world, weights, every, Key.of(0).derive("answer", int(state["steps"])))
+        ]
         return certain
 
 
@@ -231,7 +242,7 @@ CASEC = SolverMethod(
     name="casec",
     description="action values on coordination graphs that keep few edges, chosen in every state",
     solver=SparseGraph(),
-    world="sensors:3x3",
+    world="sensors:2x3",
     steps=40,
     source="Context-Aware Sparse Deep Coordination Graphs, Wang et al., arXiv:2106.02886",
 )

@@ -126,5 +126,5 @@ def sensors(rows: int, columns: int) -> Sensors:
 
 
 SENSORS = WorldFamily(
-    name="sensors", description="sensors that must look in pairs, for casec", make=sensors, size=(3, 3)
+    name="sensors", description="sensors that must look in pairs, for casec", make=sensors, size=(2, 3)
 )
