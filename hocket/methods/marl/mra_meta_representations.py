@@ -1,4 +1,4 @@
-"""MRA: one network of strategies for games of any number of players, chosen by a latent (Zhang et al., arXiv:2108.12988).
+"""MRA: one network of strategies for any number of players, chosen by a latent (Zhang et al., arXiv:2108.12988).
 
 A policy reads a latent z. Training takes two turns: every game looks for the latent whose policy can least be exploited
 in it, and those policies are improved by self-play in their games; latents that no game chose take the one that is

@@ -121,9 +121,9 @@ class SparseGraph(Solver):
         )
         if min(counts) < 1 or not 0 <= self.share <= 1 or self.sparse < 0 or not self.lr > 0 or self.discount < 0:
             raise ConfigurationError(
-                f"method.share = {self.share} is between 0 and 1, sparse = {self.sparse} and discount = {self.discount} "
-                f"at least 0, lr = {self.lr} is positive, and hidden, represent, rounds, moves, gradients, rows, "
-                f"follow and over = {counts} are at least 1"
+                f"method.share = {self.share} is between 0 and 1, sparse = {self.sparse} and discount = "
+                f"{self.discount} are at least 0, lr = {self.lr} is positive, and hidden, represent, rounds, moves, "
+                f"gradients, rows, follow and over = {counts} are at least 1"
             )
 
     def init(self, world: Sensors, key: Key) -> State:

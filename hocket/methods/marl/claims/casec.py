@@ -198,4 +198,4 @@ def a_third_of_the_edges_keeps_the_return() -> Finding:
     return Finding(min(shares["scores"], shares["all"]) > 0.95 and shares["random"] < 0.5, say(**shares))
 
 
-claim.solved(CASEC, {"edges": "random"}, better={"value": 1}, steps=30)
+claim.solved(CASEC, {"edges": "random"}, better={"value": 1}, steps=16)

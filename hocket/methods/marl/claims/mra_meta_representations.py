@@ -87,6 +87,7 @@ def _trained(seed: int, **settings: Any) -> Mapping[str, Array]:
     "With four latents every game of 2 to 16 players has a policy that can be exploited for less than 0.01; one latent "
     "leaves a gap of 0.3 (three seeds).",
     "section 5",
+    slow=True,
     learns=True,
 )
 def with_enough_latents_every_game_has_an_equilibrium() -> Finding:
@@ -104,6 +105,7 @@ def with_enough_latents_every_game_has_an_equilibrium() -> Finding:
     "For 6 and 11 players, who were in no game, no latent will do; forty gradient steps on the latent alone leave less "
     "than a tenth of the gap.",
     "section 4.3",
+    slow=True,
 )
 def a_few_steps_on_the_latent_close_the_gap() -> Finding:
     before, after = [], []
@@ -114,7 +116,10 @@ def a_few_steps_on_the_latent_close_the_gap() -> Finding:
     return Finding(min(before) > 0.05 and max(after) < 0.1, say(before=min(before), share_left=max(after)))
 
 
-@claim("The multiplier holds the information at a bound that equilibria alone do not reach, at the price of payoffs.")
+@claim(
+    "The multiplier holds the information at a bound that equilibria alone do not reach, at the price of payoffs.",
+    slow=True,
+)
 def the_multiplier_holds_the_information() -> Finding:
     world = crowds(4)
     bound, free = _trained(0, least=0.6), _trained(0, least=0.0)
