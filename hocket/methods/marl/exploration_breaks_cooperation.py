@@ -48,9 +48,9 @@ class GroupHunt:
     def joined(self, joins: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whether all of an agent's group join, `[.., n]`."""
         missing = ~joins
-        away = np.stack([missing[..., self.group == one].any(-1) for one in range(len(self.sizes))], -1)
-        whole: NDArray[np.bool_] = ~away[..., self.group]
-        return whole
+        away = np.stack([missing[..., self.group == item].any(-1) for item in range(len(self.sizes))], -1)
+        entire: NDArray[np.bool_] = ~away[..., self.group]
+        return entire
 
     def paid(self, joins: NDArray[np.bool_]) -> Array:
         """What each agent earns, `[.., n]`."""
@@ -97,19 +97,19 @@ def learnt(
     values = np.empty((seeds, table.max() + 1, 2 * (kind.max() + 1), 2))
     values[..., 0], values[..., 1] = hunt.safe / (1 - hunt.discount), STAG / (1 - hunt.discount)
     each = np.arange(seeds)[:, None]
-    seen = np.broadcast_to(2 * kind + 1, (seeds, count))
+    sight = np.broadcast_to(2 * kind + 1, (seeds, count))
     joining = np.zeros((hunts, seeds, count), bool)
     for number in range(hunts):
         chance = epsilon * (1 - number / hunts) if falls else epsilon
-        now = values[each, table, seen]
-        joining[number] = now[..., 1] > now[..., 0]
+        present = values[each, table, sight]
+        joining[number] = present[..., 1] > present[..., 0]
         wild = rng.random((seeds, count)) < chance
         joins = np.where(wild, rng.random((seeds, count)) < 0.5, joining[number])
         onward = 2 * kind + hunt.joined(joins)
         target = hunt.paid(joins) + hunt.discount * values[each, table, onward].max(-1)
-        place = each, table, seen, joins.astype(np.int64)
+        place = each, table, sight, joins.astype(np.int64)
         np.add.at(values, place, step * (target - values[place]))
-        seen = onward
+        sight = onward
     return HuntCurves(joining, values)
 
 

@@ -166,11 +166,13 @@ class LatentStrategies(Solver):
             "into": np.hstack([draw.normal(size=(self.hidden, self.size)), np.zeros((self.hidden, 1))]),
             "out": np.hstack([draw.normal(size=(places, self.hidden)) / self.hidden, np.zeros((places, 1))]),
         }
-        moments = {f"{kind}_{name}": np.zeros_like(one) for kind in ("mean", "square") for name, one in weights.items()}
+        moments = {
+            f"{kind}_{name}": np.zeros_like(item) for kind in ("mean", "square") for name, item in weights.items()
+        }
         return {**weights, **moments, "multiplier": np.zeros(()), "count": np.zeros((), np.int64)}
 
     def step(self, world: Crowds, state: State, key: Key) -> tuple[State, Mapping[str, float]]:
-        after = {name: np.array(one) for name, one in state.items()}
+        after = {name: np.array(item) for name, item in state.items()}
         for _ in range(self.gradients):
             network = LatentNetwork(*(after[name] for name in ("latents", "into", "out")))
             policies = network.policies()
@@ -193,13 +195,13 @@ class LatentStrategies(Solver):
 
     def upstream(self, world: Crowds, policies: Array, multiplier: float) -> Array:
         """The derivatives by policies `[M, K]`: what places pay in the games that chose them, and the information's."""
-        gaps, found = world.gaps(policies), multiplier * by_policies(policies)
+        gaps, result = world.gaps(policies), multiplier * by_policies(policies)
         chosen = [(int(latent), game) for game, latent in enumerate(gaps.argmin(0))]
         idle = sorted(set(range(len(policies))) - {latent for latent, _ in chosen})
         chosen += [(latent, int(gaps.min(0).argmax())) for latent in idle]
         for latent, game in chosen:
-            found[latent] += world.paid(policies[latent], world.players[game]) / len(chosen)
-        return found
+            result[latent] += world.paid(policies[latent], world.players[game]) / len(chosen)
+        return result
 
     def answer(self, world: Crowds, state: State) -> Array:
         """The policies of all latents `[M, K]`."""

@@ -27,8 +27,8 @@ def a_hunt_pays_by_its_rule() -> Finding:
     for joins in itertools.product((False, True), repeat=8):
         paid = HUNT.paid(np.array(joins))
         for agent in range(8):
-            whole = all(joins[other] for other in range(8) if group[other] == group[agent])
-            off = max(off, abs(paid[agent] - ((STAG if whole else 0.0) if joins[agent] else HUNT.safe)))
+            entire = all(joins[other] for other in range(8) if group[other] == group[agent])
+            off = max(off, abs(paid[agent] - ((STAG if entire else 0.0) if joins[agent] else HUNT.safe)))
         totals[joins] = float(paid.sum())
     every = (True,) * 8
     alone = [HUNT.paid(np.arange(8) != agent)[agent] for agent in range(8)]
@@ -108,8 +108,8 @@ def _by_loops(kind: Parameters) -> np.ndarray[tuple[int, ...], np.dtype[np.float
         for seed in range(2):
             joins = []
             for agent in range(8):
-                own = values[seed, agent if kind == "separate" else 0, row(agent, ended[seed][agent])]
-                joins.append(bool(coin[seed, agent] < 0.5 if luck[seed, agent] < 0.5 else own[1] > own[0]))
+                mine = values[seed, agent if kind == "separate" else 0, row(agent, ended[seed][agent])]
+                joins.append(bool(coin[seed, agent] < 0.5 if luck[seed, agent] < 0.5 else mine[1] > mine[0]))
             wholes = [all(joins[other] for other in range(8) if group[other] == group[agent]) for agent in range(8)]
             for agent in range(8):
                 table = agent if kind == "separate" else 0

@@ -59,7 +59,7 @@ def its_gradients_are_differences() -> Finding:
         for game, latent in pairs:
             total += float(policies[latent] @ world.paid(start[latent], world.players[game])) / len(pairs)
         mean = policies.mean(0)
-        entropies = [-float(one @ np.log(one)) for one in (mean, *policies)]
+        entropies = [-float(item @ np.log(item)) for item in (mean, *policies)]
         return total + multiplier * (entropies[0] - sum(entropies[1:]) / 4)
 
     slopes = network.slope(SOLVER.upstream(world, start, multiplier))
