@@ -30,7 +30,7 @@ def _every(payoffs: Payoffs) -> torch.Tensor:
     """Q of all joint actions, `[B, A^n]`, in their order."""
     agents, actions = payoffs.single.shape[1:]
     joint = torch.tensor(list(itertools.product(range(actions), repeat=agents)))
-    values = [payoffs.value(one.expand(len(payoffs.single), -1)) for one in joint]
+    values = [payoffs.value(item.expand(len(payoffs.single), -1)) for item in joint]
     return torch.stack(values, 1)
 
 
@@ -38,7 +38,7 @@ def _every(payoffs: Payoffs) -> torch.Tensor:
     "On trees max-sum finds the best joint action; on rings and whole graphs it is never below the agents' own best."
 )
 def on_trees_max_sum_finds_the_best_joint_action() -> Finding:
-    gaps, found = {}, {}
+    gaps, result = {}, {}
     graphs = {
         "path": [(0, 1), (1, 2), (2, 3), (3, 4)],
         "star": [(0, 1), (0, 2), (0, 3), (0, 4)],
@@ -49,29 +49,29 @@ def on_trees_max_sum_finds_the_best_joint_action() -> Finding:
     for seed, (name, ends) in enumerate(graphs.items()):
         payoffs = _random(torch.tensor(ends), 5, seed)
         best, reached = _every(payoffs).amax(1), payoffs.value(max_sum(payoffs, 6))
-        own = payoffs.value(payoffs.single.argmax(2))
+        mine = payoffs.value(payoffs.single.argmax(2))
         gaps[name] = float((best - reached).max())
-        found[name] = float((reached > best - 1e-9).double().mean())
-        if bool((reached < own - 1e-12).any()):
+        result[name] = float((reached > best - 1e-9).double().mean())
+        if bool((reached < mine - 1e-12).any()):
             return Finding(False, f"below the agents' own best on a {name}")
     exact = max(gaps[name] for name in ("path", "star", "tree"))
-    return Finding(exact < 1e-9, say(off_on_trees=exact, found_on_rings=found["ring"], found_on_whole=found["whole"]))
+    return Finding(exact < 1e-9, say(off_on_trees=exact, found_on_rings=result["ring"], found_on_whole=result["whole"]))
 
 
 @claim("Q is the sum over agents and kept edges, and a score the largest variance of either direction, in plain loops.")
 def the_value_is_the_sum_over_agents_and_kept_edges() -> Finding:
     ends = torch.tensor(list(itertools.combinations(range(4), 2)))
     payoffs = _random(ends, 4, 7, count=5)
-    kept = torch.from_numpy(Key.of(8).numpy().random((5, 6)) < 0.5)
-    payoffs, off = replace(payoffs, kept=kept), 0.0
+    mask = torch.from_numpy(Key.of(8).numpy().random((5, 6)) < 0.5)
+    payoffs, off = replace(payoffs, kept=mask), 0.0
     actions = torch.from_numpy(Key.of(9).numpy().integers(0, 3, (5, 4)))
     for number in range(5):
         chosen, total = actions[number].tolist(), 0.0
         for agent in range(4):
             total += float(payoffs.single[number, agent, chosen[agent]])
-        for edge, (one, other) in enumerate(ends.tolist()):
+        for edge, (item, other) in enumerate(ends.tolist()):
             table = payoffs.pair[number, edge].numpy()
-            total += float(table[chosen[one], chosen[other]]) * bool(kept[number, edge])
+            total += float(table[chosen[item], chosen[other]]) * bool(mask[number, edge])
             largest = max(*(float(np.var(row)) for row in table), *(float(np.var(row)) for row in table.T))
             off = max(off, abs(largest - float(scores(payoffs.pair)[number, edge])))
         off = max(off, abs(total - float(payoffs.value(actions)[number])))
@@ -91,9 +91,9 @@ def without_edges_of_low_score_the_best_action_stays() -> Finding:
     lead = top[:, 0] - top[:, 1]
     changed, score, broken = [], [], 0
     for edge in range(len(ends)):
-        kept = payoffs.kept.clone()
-        kept[:, edge] = False
-        moved = _every(replace(payoffs, kept=kept)).argmax(1) != every.argmax(1)
+        mask = payoffs.kept.clone()
+        mask[:, edge] = False
+        moved = _every(replace(payoffs, kept=mask)).argmax(1) != every.argmax(1)
         table = payoffs.pair[:, edge].flatten(1)
         broken += int((moved & (table.amax(1) - table.amin(1) < lead)).sum())
         changed.append(moved.numpy())
@@ -114,8 +114,8 @@ def sensors_are_paid_by_their_rule() -> Finding:
         paid = world.paid(np.full(len(joint), state), joint)
         for number, actions in enumerate(joint.tolist()):
             earned = -COST * sum(action != REST for action in actions)
-            for place, (one, other) in enumerate(world.between.tolist()):
-                looked = (actions[one], actions[other]) == beside[one, other]
+            for place, (item, other) in enumerate(world.between.tolist()):
+                looked = (actions[item], actions[other]) == beside[item, other]
                 earned += PAY * bool(looked and targets[place])
             off, best = max(off, abs(earned - float(paid[number]))), max(best, earned)
         total += best / len(world.states)
@@ -131,7 +131,7 @@ def the_loss_is_that_of_the_backup_and_of_variances() -> Finding:
     names = [name[5:] for name in state if name.startswith("slow_")]
     draw = key.numpy()
     weights, slow = ({name: torch.tensor(state[name]) for name in names} for _ in range(2))
-    slow = {name: one + 0.3 * torch.from_numpy(draw.normal(size=one.shape)).float() for name, one in slow.items()}
+    slow = {name: item + 0.3 * torch.from_numpy(draw.normal(size=item.shape)).float() for name, item in slow.items()}
     states, actions = draw.integers(len(world.states), size=6), draw.integers(ACTIONS, size=(6, world.count))
     moments = np.hstack([states[:, None], actions, world.paid(states, actions)[:, None]])
     following = draw.integers(len(world.states), size=6)
@@ -140,10 +140,10 @@ def the_loss_is_that_of_the_backup_and_of_variances() -> Finding:
     for number in range(6):
         then = _by_hand(weights=slow, state=int(following[number]))
         joint = max_sum(SOLVER.payoffs(world, slow, following[number : number + 1], key), SOLVER.rounds)[0].tolist()
-        now = _by_hand(weights=weights, state=int(states[number]))
+        present = _by_hand(weights=weights, state=int(states[number]))
         target = moments[number, -1] + SOLVER.discount * _summed(*then, joint)
-        errors.append((_summed(*now, actions[number].tolist()) - target) ** 2)
-        spread += [(table.var(0).mean() + table.var(1).mean()) / 2 for table in now[1]]
+        errors.append((_summed(*present, actions[number].tolist()) - target) ** 2)
+        spread += [(table.var(0).mean() + table.var(1).mean()) / 2 for table in present[1]]
     off = abs(float(np.mean(errors)) - error) / error
     expected = float(np.mean(errors)) + SOLVER.sparse * float(np.mean(spread))
     return below(1e-4, off=off, loss=abs(expected - float(loss)) / expected)
@@ -155,13 +155,13 @@ Factors = tuple[list[np.ndarray[tuple[int, ...], np.dtype[np.float64]]], ...]
 def _by_hand(weights: dict[str, torch.Tensor], state: int) -> Factors:
     """The factors of agents and of pairs, in float64."""
     world = sensors(2, 3)
-    w = {name: one.double().numpy() for name, one in weights.items()}
-    seen, single, pairs = world.seen[state], [], []
-    for own in seen:
-        hidden = np.maximum(own @ w["single_in"] + w["single_in_bias"], 0)
+    w = {name: item.double().numpy() for name, item in weights.items()}
+    sight, single, pairs = world.seen[state], [], []
+    for mine in sight:
+        hidden = np.maximum(mine @ w["single_in"] + w["single_in_bias"], 0)
         single.append(hidden @ w["single_out"] + w["single_out_bias"])
-    for number, (one, other) in enumerate(world.pairs):
-        read = np.concatenate([seen[one], seen[other], world.sides[number]])
+    for number, (item, other) in enumerate(world.pairs):
+        read = np.concatenate([sight[item], sight[other], world.sides[number]])
         hidden = np.maximum(read @ w["pair_in"] + w["pair_in_bias"], 0)
         form = (hidden @ w["pair_out"] + w["pair_out_bias"]).reshape(SOLVER.represent, -1)
         pairs.append(w["action"] @ form @ w["action"].T)
@@ -171,10 +171,10 @@ def _by_hand(weights: dict[str, torch.Tensor], state: int) -> Factors:
 def _summed(single: list[np.ndarray], pairs: list[np.ndarray], actions: list[int]) -> float:  # type: ignore[type-arg]
     """Q with the edges of the highest scores."""
     rank = [max(table.var(0).max(), table.var(1).max()) for table in pairs]
-    kept = np.argsort(rank)[::-1][: round(SOLVER.share * len(pairs))]
+    best = np.argsort(rank)[::-1][: round(SOLVER.share * len(pairs))]
     ends = sensors(2, 3).pairs
-    total = sum(float(own[action]) for own, action in zip(single, actions, strict=True))
-    return total + sum(float(pairs[edge][actions[ends[edge][0]], actions[ends[edge][1]]]) for edge in kept)
+    total = sum(float(mine[action]) for mine, action in zip(single, actions, strict=True))
+    return total + sum(float(pairs[edge][actions[ends[edge][0]], actions[ends[edge][1]]]) for edge in best)
 
 
 @claim(
