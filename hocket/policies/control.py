@@ -541,8 +541,8 @@ class ControlPolicy:
         if slots is None or self.network.body not in ("sets", "equivariant") or not isinstance(found, dict):
             return False
         shown = found.get("observations")
-        whole = isinstance(shown, int) and not (shown - self.observations) % slots.size
-        return whole and {**found, "observations": self.observations} == config
+        fits = isinstance(shown, int) and not (shown - self.observations) % slots.size
+        return fits and {**found, "observations": self.observations} == config
 
     def _check_sizes(self, tensors: Mapping[str, Tensor], folder: Path) -> None:
         """Refuses weights of other sizes than this network's.

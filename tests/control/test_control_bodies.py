@@ -31,6 +31,7 @@ from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import train_step
 from hocket.types import Quantity
+from hocket.zoo.joint.particles import Spread
 
 RECURRENT = NetworkSettings(body="recurrent", hidden=(8, 6))
 ALL = frozenset({Quantity.LOGP, Quantity.ENTROPY, Quantity.VALUE})
@@ -233,3 +234,59 @@ def test_attention_of_unequal_layers_is_refused():
         Attention(3, (16, 8), 2, window=4, last_gain=1.0, key=Key.of(0))
     with pytest.raises(ValueError, match="window must be at least 1"):
         NetworkSettings(window=0)
+
+
+def _over_rows(agents: int) -> ControlPolicy:
+    task = tasks.find(f"mpe:spread?agents={agents}&rows=true&ids=false")
+    network = NetworkSettings(body="sets", hidden=(8, 6))
+    return ControlPolicy(task.spaces(task.world.agents), key=Key.of(agents), network=network)
+
+
+def test_a_network_over_rows_is_read_with_another_number_of_them(tmp_path):
+    two, four = _over_rows(2), _over_rows(4)
+    two.require(frozenset({Quantity.VALUE}))
+    two.save(tmp_path)
+    four.load(tmp_path)
+    same = zip(two.module.state_dict().values(), four.module.state_dict().values(), strict=True)
+    assert all(torch.equal(one, other) for one, other in same)
+    assert four.module.critic is not None
+
+
+@pytest.mark.parametrize(("agents", "reason"), [(3, "describes another network"), (4, r"own.*ids=false")])
+def test_sights_that_differ_in_more_than_rows_are_refused(agents, reason, tmp_path):
+    task = tasks.find(f"mpe:spread?agents={agents}&rows=true&ids=true")
+    network = NetworkSettings(body="sets", hidden=(8, 6))
+    ControlPolicy(task.spaces(task.world.agents), key=Key.of(0), network=network).save(tmp_path)
+    with pytest.raises(hocket.ConfigurationError, match=reason):
+        _over_rows(2).load(tmp_path)
+
+
+def test_rows_show_agents_and_landmarks_from_where_the_agent_is():
+    world = tasks.find("mpe:spread?agents=2&rows=true&ids=false").world
+    play = world.open(1)
+    play.reset([0], [5])
+    plain = Spread(2).open(1)
+    plain.reset([0], [5])
+    for rows, usual in zip(play.seen(), plain.seen(), strict=True):
+        shown = rows[0, 4:].reshape(3, 4)
+        assert np.array_equal(rows[0, :4], usual[0, :4])
+        assert shown[:, 0].tolist() == [1, 1, 1]
+        assert shown[:, 1].tolist() == [1, 0, 0]
+        assert np.array_equal(shown[1:, 2:].ravel(), usual[0, 4:8])
+        assert np.array_equal(shown[0, 2:], usual[0, 8:10])
+    with pytest.raises(hocket.ConfigurationError, match="rows=true"):
+        Spread(2, rows=True, graph=True)
+
+
+def test_a_run_begins_with_the_weights_of_another(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    few = {"network.body": "sets", "network.hidden": [8, 6], "curriculum.prompts": 8, "evaluation.n": 2}
+    hocket.train("mpe:spread?agents=2&rows=true&ids=false&length=3", recipe="ippo", steps=1, run="few", **few)
+    task = tasks.find("mpe:spread?agents=3&rows=true&ids=false&length=3")
+    settings = [("task", task.name), ("recipe", "ippo"), ("model", "few"), *few.items()]
+    parts = build_parts(configure(settings, task), task)
+    learnt = hocket.Run("runs/few").policy
+    for name, weight in learnt.module.state_dict().items():
+        assert torch.equal(weight, parts.lead.policy.module.state_dict()[name])
+    with pytest.raises(hocket.ConfigurationError, match="is no run with a checkpoint"):
+        build_parts(configure([*settings, ("model", "absent")], task), task)

@@ -86,6 +86,7 @@ PUBLIC: Mapping[str, str] = {
     "hocket.rollout.labelled_steps": "users' own labels of steps",
     # What is named on the command line.
     "hocket.lab.exact.plan": "solvers by name",
+    "hocket.lab.exact.fronts": "worlds of two aims by name",
     "hocket.lab.exact.worlds": "worlds of solvers by name",
     "hocket.lab.exploitability": "how far the players of a game, a user's run among them, are from an equilibrium",
     # What documents an interface, or is for tests and benchmarks of the library.

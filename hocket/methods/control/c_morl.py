@@ -90,8 +90,8 @@ class ConstrainedFront(Solver):
             parent = chosen(state["returns"], state["tried"])
             after["tried"] = state["tried"] + (np.arange(len(state["tried"])) == parent)
             for aim in range(2):
-                met, kept = self.extended(world, state["archive"][parent], aim)
-                slack = min(slack, kept)
+                met, keep = self.extended(world, state["archive"][parent], aim)
+                slack = min(slack, keep)
                 after |= archived(world, after, met)
         volume = hypervolume(after["returns"], world.reference)
         figures = {"policies": float(len(after["returns"])), "hypervolume": volume, "least_slack": slack}
@@ -176,10 +176,10 @@ def archived(world: TwoAims, state: State, tables: Array) -> dict[str, Array]:
     for table, point in zip(tables, world.returns(greedy(tables)), strict=True):
         if (returns >= point - 1e-9).all(-1).any():
             continue
-        kept = ~(returns <= point + 1e-9).all(-1)
-        archive = np.concatenate([archive[kept], table[None]])
-        returns = np.concatenate([returns[kept], point[None]])
-        tried = np.append(tried[kept], 0)
+        keep = ~(returns <= point + 1e-9).all(-1)
+        archive = np.concatenate([archive[keep], table[None]])
+        returns = np.concatenate([returns[keep], point[None]])
+        tried = np.append(tried[keep], 0)
     return {"archive": archive, "returns": returns, "tried": tried}
 
 

@@ -196,15 +196,15 @@ class _Spread(JointEnvironment):
     def _in_rows(self) -> list[NDArray[np.float32]]:
         """What everybody sees of itself, then of each other agent and each landmark, row by row."""
         width, count = len(self.time), self.world.count
-        found = []
+        sights = []
         for number in range(count):
-            here = self.place[:, number]
-            others = np.concatenate([self.place[:, self.others[number]], self.landmark], 1) - here[:, None]
+            place = self.place[:, number]
+            others = np.concatenate([self.place[:, self.others[number]], self.landmark], 1) - place[:, None]
             kind = np.ones((width, 2 * count - 1, 2))
             kind[:, count - 1 :, 1] = 0.0
             rows = np.concatenate([kind, others], 2).reshape(width, -1)
-            found.append(np.concatenate([self.speed[:, number], here, rows], 1).astype(np.float32))
-        return found
+            sights.append(np.concatenate([self.speed[:, number], place, rows], 1).astype(np.float32))
+        return sights
 
     def state(self) -> NDArray[np.float32]:
         parts = (self.place, self.speed, self.landmark)

@@ -161,9 +161,9 @@ def the_archive_keeps_what_nothing_dominates() -> Finding:
     wanders[0] = np.eye(4)[2]  # Against the wall for ever.
     empty = {"archive": np.zeros((0, *wanders.shape)), "returns": np.zeros((0, 2)), "tried": np.zeros(0, np.int64)}
     state = archived(world, empty, wanders[None])
-    one = archived(world, state, policies[:1])
-    all_three = archived(world, one, np.concatenate([policies, policies]))
-    sizes = [len(each["returns"]) for each in (state, one, all_three)]
+    item = archived(world, state, policies[:1])
+    all_three = archived(world, item, np.concatenate([policies, policies]))
+    sizes = [len(each["returns"]) for each in (state, item, all_three)]
     same = np.array_equal(world.returns(greedy(all_three["archive"])), world.front)
     return Finding(sizes == [1, 1, 3] and same, say(sizes=sizes))
 

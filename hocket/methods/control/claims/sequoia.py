@@ -15,7 +15,7 @@ from hocket.methods.control.sequoia.world import (
     FAMILIES,
     GOOD,
     LEVELS,
-    Coupled,
+    CoupledArms,
     Family,
     changes,
     coupled,
@@ -77,7 +77,9 @@ def its_gradient_is_the_difference_of_the_loss() -> Finding:
 
     slope = ReluNetwork.of(flat, 8, sizes).slope(x, target)
     moved = 1e-6 * np.eye(len(flat))
-    off = max(abs((loss(flat + one) - loss(flat - one)) / 2e-6 - own) for one, own in zip(moved, slope, strict=True))
+    off = max(
+        abs((loss(flat + item) - loss(flat - item)) / 2e-6 - mine) for item, mine in zip(moved, slope, strict=True)
+    )
     return below(1e-8, float(np.abs(slope).max()) > 0.01, off=off)
 
 
@@ -112,14 +114,14 @@ def recorded_maxima_are_those_of_all_pulls() -> Finding:
         state, _ = SOLVER.step(world, state, Key.of(number))
     slow, pulls, off = SOLVER.network(world, state["slow"]), world.pulls, 0.0
     known = np.flatnonzero(~np.isnan(state["ahead"]))
-    for one in known:
-        x = np.hstack([np.tile(seen(world, one), (len(pulls), 1)), pulls])
-        off = max(off, abs(float(slow.values(x).max()) - state["ahead"][one]))
+    for item in known:
+        x = np.hstack([np.tile(seen(world, item), (len(pulls), 1)), pulls])
+        off = max(off, abs(float(slow.values(x).max()) - state["ahead"][item]))
     rows = set(state["states"][:, 1].tolist())
     return below(2e-5, 0 < len(known) <= len(rows), off=off)
 
 
-def _myopic(world: Coupled) -> Array:
+def _myopic(world: CoupledArms) -> Array:
     """The policy that pulls what adds most to the next pay."""
     gains = np.array([world.gains(state) for state in range(world.states)])
     certain: Array = np.eye(world.actions)[(gains @ world.pulls.T).argmax(-1)]

@@ -27,7 +27,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.exact.mdp import Array, drawn
 from hocket.lab.exact.solver import Solver, SolverMethod, State
-from hocket.methods.control.sequoia.world import LEVELS, Coupled, Coupling, coupling
+from hocket.methods.control.sequoia.world import LEVELS, CoupledArms, Coupling, coupling
 
 Ints = NDArray[np.int64]
 Argmax = tuple[Array, float]
@@ -59,8 +59,8 @@ class ReluNetwork:
         """The network of `flat`."""
         first, second = hidden
         ends = np.cumsum([first * (inputs + 1), second * (first + 1)])
-        one, two, three = np.split(flat, ends)
-        return cls(one.reshape(first, -1), two.reshape(second, -1), three)
+        item, two, three = np.split(flat, ends)
+        return cls(item.reshape(first, -1), two.reshape(second, -1), three)
 
     @property
     def flat(self) -> Array:
@@ -99,8 +99,8 @@ def best_pulls(network: ReluNetwork, state: Array, bounds: Coupling) -> Argmax:
     units = [len(network.first), len(network.second)]
     size = arms + others + 2 * sum(units)
     places = np.cumsum([arms + others, units[0], units[0], units[1], units[1]])
-    low, high, whole = np.zeros(size), np.ones(size), np.zeros(size)
-    whole[: arms + others] = 1
+    low, high, entire = np.zeros(size), np.ones(size), np.zeros(size)
+    entire[: arms + others] = 1
     rows, lower, upper = [np.zeros((len(bounds.rows), size))], [bounds.lower], [bounds.upper]
     rows[0][:, : arms + others] = bounds.rows
     inputs, span = np.arange(arms), (np.zeros(arms), np.ones(arms))
@@ -121,7 +121,7 @@ def best_pulls(network: ReluNetwork, state: Array, bounds: Coupling) -> Argmax:
             row[z] = 1
             high[z] = max(most[place], 0.0)
             unclear = least[place] < 0 < most[place]
-            whole[d], high[d] = unclear, unclear
+            entire[d], high[d] = unclear, unclear
             if most[place] <= 0:
                 continue
             rows.append(row[None])
@@ -138,7 +138,7 @@ def best_pulls(network: ReluNetwork, state: Array, bounds: Coupling) -> Argmax:
     cost = np.zeros(size)
     cost[inputs] = -network.third[:-1]
     linear = LinearConstraint(np.concatenate(rows), np.concatenate(lower), np.concatenate(upper))
-    solved = milp(cost, integrality=whole, bounds=Bounds(low, high), constraints=linear, options={"mip_rel_gap": 0.0})
+    solved = milp(cost, integrality=entire, bounds=Bounds(low, high), constraints=linear, options={"mip_rel_gap": 0.0})
     if solved.x is None:
         raise ConfigurationError(f"no pulls of {arms} arms keep the constraints: {solved.message}")
     return np.round(solved.x[:arms]), float(network.third[-1] - solved.fun)
@@ -155,7 +155,7 @@ class CombinatorialQ(Solver):
             programme maximises the next pay alone.
     """
 
-    world: ClassVar[type] = Coupled
+    world: ClassVar[type] = CoupledArms
 
     hidden: tuple[int, int] = (16, 8)
     copies: int = 4
@@ -178,7 +178,7 @@ class CombinatorialQ(Solver):
                 f"lr = {self.lr} is positive, and last = {self.last} <= first = {self.first} are shares"
             )
 
-    def init(self, world: Coupled, key: Key) -> State:
+    def init(self, world: CoupledArms, key: Key) -> State:
         network = ReluNetwork.drawn(self.inputs(world), self.hidden, key.derive("network")).flat
         return {
             "network": network,
@@ -191,10 +191,10 @@ class CombinatorialQ(Solver):
             "steps": np.zeros((), np.int64),
         }
 
-    def inputs(self, world: Coupled) -> int:
+    def inputs(self, world: CoupledArms) -> int:
         return (LEVELS + 1) * world.arms
 
-    def step(self, world: Coupled, state: State, key: Key) -> tuple[State, Mapping[str, float]]:
+    def step(self, world: CoupledArms, state: State, key: Key) -> tuple[State, Mapping[str, float]]:
         steps, after = int(state["steps"]), dict(state)
         after |= self.moved(world, state, key.derive("moves"))
         flat, moments, ahead = state["network"].copy(), state["moments"].copy(), state["ahead"].copy()
@@ -205,8 +205,8 @@ class CombinatorialQ(Solver):
             before, following = after["states"][chosen].T
             target = paid[following]
             if self.later:
-                for one in np.unique(following[np.isnan(ahead[following])]):
-                    ahead[one] = best_pulls(slow, seen(world, one), bounds)[1]
+                for item in np.unique(following[np.isnan(ahead[following])]):
+                    ahead[item] = best_pulls(slow, seen(world, item), bounds)[1]
                     solved += 1
                 target = target + world.discount * ahead[following]
             x = np.hstack([seen(world, before), after["pulls"][chosen]])
@@ -230,10 +230,10 @@ class CombinatorialQ(Solver):
         """The share of random pulls."""
         return self.last + (self.first - self.last) * max(0.0, 1 - steps / self.over)
 
-    def network(self, world: Coupled, flat: Array) -> ReluNetwork:
+    def network(self, world: CoupledArms, flat: Array) -> ReluNetwork:
         return ReluNetwork.of(flat, self.inputs(world), self.hidden)
 
-    def moved(self, world: Coupled, state: State, key: Key) -> dict[str, Array | Ints]:
+    def moved(self, world: CoupledArms, state: State, key: Key) -> dict[str, Array | Ints]:
         """Where the copies are, and all moves with the new ones."""
         network, bounds, rng = self.network(world, state["network"]), coupling(world.family, world.arms), key.numpy()
         best: dict[int, Array] = {}
@@ -242,10 +242,10 @@ class CombinatorialQ(Solver):
             luck, any_pull = rng.random(self.copies), rng.integers(world.actions, size=self.copies)
             chosen = world.pulls[any_pull]
             for copy in np.flatnonzero(luck >= self.epsilon(int(state["steps"]))):
-                one = int(at[copy])
-                if one not in best:
-                    best[one] = best_pulls(network, seen(world, at[copy]), bounds)[0]
-                chosen[copy] = best[one]
+                item = int(at[copy])
+                if item not in best:
+                    best[item] = best_pulls(network, seen(world, at[copy]), bounds)[0]
+                chosen[copy] = best[item]
             action = (chosen[:, None] == world.pulls).all(-1).argmax(-1)
             to = drawn(world.transition[at, action], rng.random(self.copies))
             rows.append(np.stack([at, to], 1))
@@ -253,14 +253,14 @@ class CombinatorialQ(Solver):
             at = to
         return {"at": at, "states": np.concatenate(rows), "pulls": np.concatenate(pulls)}
 
-    def answer(self, world: Coupled, state: State) -> Array:
+    def answer(self, world: CoupledArms, state: State) -> Array:
         """The greedy policy `[S, A]`."""
         states = np.repeat(seen(world, np.arange(world.states)), world.actions, 0)
         x = np.hstack([states, np.tile(world.pulls, (world.states, 1))])
         return world.greedy(self.network(world, state["network"]).values(x).reshape(world.reward.shape))
 
 
-def seen(world: Coupled, states: Ints | np.int64) -> Array:
+def seen(world: CoupledArms, states: Ints | np.int64) -> Array:
     """What the network reads of states `[..]`: a one-hot level of every arm, `[.., LEVELS * arms]`."""
     levels = world.levels[states]
     read: Array = np.eye(LEVELS)[levels].reshape(*levels.shape[:-1], -1)

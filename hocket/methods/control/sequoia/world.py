@@ -56,12 +56,12 @@ def coupling(family: Family, arms: int) -> Coupling:
         return _bounded(arms, np.ones((1, arms)), np.array([max(arms // 2, 1)]))
     if family == "matchings":
         ends = edges(arms)
-        rows = np.array([[float(end == one[side]) for one in ends] for side in range(2) for end in range(arms)])
+        rows = np.array([[float(end == item[side]) for item in ends] for side in range(2) for end in range(arms)])
         return _bounded(arms, rows, np.ones(len(rows)))
     if family == "assignments":
         skills, costs, time = workers(arms)
         pairs = np.argwhere(skills)
-        busy = np.array([[costs[arm] * (one == worker) for one, arm in pairs] for worker in range(len(skills))])
+        busy = np.array([[costs[arm] * (item == worker) for item, arm in pairs] for worker in range(len(skills))])
         done = np.array([[float(other == arm) for _, other in pairs] for arm in range(arms)])
         rows = np.block([[np.zeros((len(skills), arms)), busy], [-np.eye(arms), done]])
         lower = np.concatenate([np.full(len(skills), -np.inf), np.zeros(arms)])
@@ -101,12 +101,12 @@ def ways(arms: int) -> list[tuple[int, int]]:
     no step leads to the first of the next.
     """
     layers = [[arm for arm in (first, first + 1) if arm < arms] for first in range(0, arms, 2)]
-    found = [(-1, arm) for arm in layers[0]] + [(arm, -1) for arm in layers[-1]]
+    result = [(-1, arm) for arm in layers[0]] + [(arm, -1) for arm in layers[-1]]
     for number, (layer, following) in enumerate(itertools.pairwise(layers)):
-        found += [
+        result += [
             (a, b) for a in layer for b in following if number % 2 or not (a % 2 and not b % 2) or len(following) < 2
         ]
-    return found
+    return result
 
 
 def enumerated(family: Family, arms: int) -> Array:
@@ -115,12 +115,12 @@ def enumerated(family: Family, arms: int) -> Array:
         after: dict[int, list[int]] = {}
         for before, arm in ways(arms):
             after.setdefault(before, []).append(arm)
-        walks, found = [[arm] for arm in after[-1] if arm >= 0], []
+        walks, result = [[arm] for arm in after[-1] if arm >= 0], []
         while walks:
             walk = walks.pop()
             for arm in after.get(walk[-1], []):
-                found.append(walk) if arm < 0 else walks.append([*walk, arm])
-        return np.unique(np.array([np.isin(np.arange(arms), walk) for walk in found], np.float64), axis=0)
+                result.append(walk) if arm < 0 else walks.append([*walk, arm])
+        return np.unique(np.array([np.isin(np.arange(arms), walk) for walk in result], np.float64), axis=0)
     every = np.array(list(itertools.product((0, 1), repeat=arms)))
     return np.array([pull for pull in every if _allowed(family, pull)], np.float64)
 
@@ -131,7 +131,7 @@ def _allowed(family: Family, pull: NDArray[np.int64]) -> bool:
         return len(chosen) <= max(arms // 2, 1)
     if family == "matchings":
         ends = [edges(arms)[arm] for arm in chosen]
-        return all(len({one[side] for one in ends}) == len(ends) for side in range(2))
+        return all(len({item[side] for item in ends}) == len(ends) for side in range(2))
     skills, costs, time = workers(arms)
     for who in itertools.product(range(2), repeat=len(chosen)):
         spent = np.zeros(2)
@@ -143,7 +143,7 @@ def _allowed(family: Family, pull: NDArray[np.int64]) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Coupled(TabularMDP):
+class CoupledArms(TabularMDP):
     """Coupled arms as a decision process whose actions are `pulls`.
 
     Attributes:
@@ -172,7 +172,7 @@ def changes(arm: int) -> Array:
     return INVESTMENT if arm % 2 else UPKEEP
 
 
-def coupled(family: Family, arms: int) -> Coupled:
+def coupled(family: Family, arms: int) -> CoupledArms:
     """A world of some arms, all bad at first."""
     name = f"restless-{family}:{arms}"
     if not 2 <= arms <= MOST:
@@ -187,7 +187,7 @@ def coupled(family: Family, arms: int) -> Coupled:
     levels = np.array(list(itertools.product(range(LEVELS), repeat=arms)))
     reward = transition @ (levels == GOOD).sum(-1)
     start = np.eye(len(levels))[0]
-    return Coupled(transition, reward, start, None, DISCOUNT, name, family, arms, pulls, levels)
+    return CoupledArms(transition, reward, start, None, DISCOUNT, name, family, arms, pulls, levels)
 
 
 SETS = WorldFamily(

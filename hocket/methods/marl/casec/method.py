@@ -47,17 +47,17 @@ class Payoffs:
 
     def value(self, actions: Tensor) -> Tensor:
         """Q of joint actions `[B, n]`, `[B]`."""
-        own = self.single.gather(2, actions[..., None])[..., 0].sum(1)
+        mine = self.single.gather(2, actions[..., None])[..., 0].sum(1)
         first, second = actions[:, self.ends[:, 0]], actions[:, self.ends[:, 1]]
         rows = self.pair.gather(2, first[..., None, None].expand(-1, -1, 1, self.pair.shape[-1]))[:, :, 0]
         both = rows.gather(2, second[..., None])[..., 0]
-        return own + (both * self.kept).sum(1)
+        return mine + (both * self.kept).sum(1)
 
 
 def max_sum(payoffs: Payoffs, rounds: int) -> Tensor:
-    """The best joint action `[B, n]` that is met in rounds of messages; on trees, of as many rounds, the best of all."""
+    """The best joint action `[B, n]` that is met in rounds of messages; on trees the best of all."""
     single, pair, ends = payoffs.single, payoffs.pair, payoffs.ends
-    kept = payoffs.kept[..., None].to(pair)
+    mask = payoffs.kept[..., None].to(pair)
     first, second = ends[:, 0], ends[:, 1]
     forth, back = (torch.zeros(*pair.shape[:2], pair.shape[-1]).to(pair) for _ in range(2))
     best = single.argmax(2)
@@ -66,7 +66,7 @@ def max_sum(payoffs: Payoffs, rounds: int) -> Tensor:
         total = single.index_add(1, second, forth).index_add(1, first, back)
         sent = (pair + (total[:, first] - back)[..., None]).amax(2)  # From the first of a pair, by the second's action.
         answered = (pair + (total[:, second] - forth)[:, :, None]).amax(3)
-        forth, back = ((one - one.mean(2, keepdim=True)) * kept for one in (sent, answered))
+        forth, back = ((item - item.mean(2, keepdim=True)) * mask for item in (sent, answered))
         actions = single.index_add(1, second, forth).index_add(1, first, back).argmax(2)
         value = payoffs.value(actions)
         better = value > reached
@@ -98,9 +98,9 @@ class SparseGraph(Solver):
     represent: int = 4
     rounds: int = 4
     sparse: float = 0.01
-    moves: int = 100
+    moves: int = 50
     gradients: int = 20
-    rows: int = 48
+    rows: int = 32
     lr: float = 1e-2
     follow: int = 4
     discount: float = 0.3
@@ -109,33 +109,42 @@ class SparseGraph(Solver):
     over: int = 20
 
     def __post_init__(self) -> None:
-        counts = (self.hidden, self.represent, self.rounds, self.moves, self.gradients, self.rows, self.follow, self.over)
+        counts = (
+            self.hidden,
+            self.represent,
+            self.rounds,
+            self.moves,
+            self.gradients,
+            self.rows,
+            self.follow,
+            self.over,
+        )
         if min(counts) < 1 or not 0 <= self.share <= 1 or self.sparse < 0 or not self.lr > 0 or self.discount < 0:
             raise ConfigurationError(
-                f"method.share = {self.share} is between 0 and 1, sparse = {self.sparse} and discount = {self.discount} "
-                f"at least 0, lr = {self.lr} is positive, and hidden, represent, rounds, moves, gradients, rows, follow "
-                f"and over = {counts} are at least 1"
+                f"method.share = {self.share} is between 0 and 1, sparse = {self.sparse} and discount = "
+                f"{self.discount} are at least 0, lr = {self.lr} is positive, and hidden, represent, rounds, moves, "
+                f"gradients, rows, follow and over = {counts} are at least 1"
             )
 
     def init(self, world: Sensors, key: Key) -> State:
         generator = key.derive("weights").torch()
-        seen = len(SIDES)
+        sight = len(SIDES)
         sizes = {
-            "single_in": (seen, self.hidden),
+            "single_in": (sight, self.hidden),
             "single_out": (self.hidden, ACTIONS),
-            "pair_in": (3 * seen, self.hidden),
+            "pair_in": (3 * sight, self.hidden),
             "pair_out": (self.hidden, self.represent**2),
             "action": (ACTIONS, self.represent),
         }
         weights = {name: torch.randn(*size, generator=generator) * (2 / size[0]) ** 0.5 for name, size in sizes.items()}
         weights["pair_out"] *= 0.1  # Flat at first.
         weights |= {f"{name}_bias": torch.zeros(sizes[name][1]) for name in sizes if name != "action"}
-        arrays = {name: one.numpy() for name, one in weights.items()}
+        arrays = {name: item.numpy() for name, item in weights.items()}
         return {
             **arrays,
-            **{f"slow_{name}": one for name, one in arrays.items()},
-            **{f"mean_{name}": np.zeros_like(one) for name, one in arrays.items()},
-            **{f"square_{name}": np.zeros_like(one) for name, one in arrays.items()},
+            **{f"slow_{name}": item for name, item in arrays.items()},
+            **{f"mean_{name}": np.zeros_like(item) for name, item in arrays.items()},
+            **{f"square_{name}": np.zeros_like(item) for name, item in arrays.items()},
             "moments": np.zeros((0, 2 + world.count)),  # The state, what was done and what was paid.
             "steps": np.zeros((), np.int64),
         }
@@ -158,7 +167,7 @@ class SparseGraph(Solver):
             chosen = moments[draw.integers(len(moments), size=self.rows)]
             following = draw.integers(len(world.states), size=self.rows)  # What follows does not depend on the moment.
             edges = key.derive("edges", 1 + number)
-            learnt = {name: one.requires_grad_() for name, one in weights.items()}
+            learnt = {name: item.requires_grad_() for name, item in weights.items()}
             loss, error = self.loss(world, learnt, slow, chosen, following, edges)
             gradients = torch.autograd.grad(loss, list(learnt.values()))
             count = steps * self.gradients + number + 1
@@ -171,7 +180,7 @@ class SparseGraph(Solver):
             slow = weights
         after: dict[str, NDArray[np.generic]] = {"moments": moments, "steps": np.array(steps + 1)}
         for prefix, group in (("", weights), ("slow_", slow), ("mean_", means), ("square_", squares)):
-            after |= {f"{prefix}{name}": one.detach().numpy() for name, one in group.items()}
+            after |= {f"{prefix}{name}": item.detach().numpy() for name, item in group.items()}
         return after, {"epsilon": self.epsilon(steps), "error": error}
 
     def epsilon(self, steps: int) -> float:
@@ -186,20 +195,20 @@ class SparseGraph(Solver):
         with torch.no_grad():
             then = self.payoffs(world, slow, following, key.derive("then"))
             target = torch.tensor(moments[:, -1]).float() + self.discount * then.value(max_sum(then, self.rounds))
-        now = self.payoffs(world, weights, states, key.derive("now"))
-        error = (now.value(actions) - target).square().mean()
+        present = self.payoffs(world, weights, states, key.derive("now"))
+        error = (present.value(actions) - target).square().mean()
         _, pair = self.factors(world, weights, states)
         flatness = (pair.var(3, correction=0).mean() + pair.var(2, correction=0).mean()) / 2
         return error + self.sparse * flatness, float(error.detach())
 
     def factors(self, world: Sensors, weights: Weights, states: Ints) -> tuple[Tensor, Tensor]:
         """`q_i` `[B, n, A]` and `q_ij` `[B, P, A, A]`."""
-        seen = torch.tensor(world.seen[states]).float()
+        sight = torch.tensor(world.seen[states]).float()
         ends = torch.tensor(world.pairs)
-        sides = torch.tensor(world.sides).float().expand(len(seen), -1, -1)
-        single = torch.relu(seen @ weights["single_in"] + weights["single_in_bias"])
+        sides = torch.tensor(world.sides).float().expand(len(sight), -1, -1)
+        single = torch.relu(sight @ weights["single_in"] + weights["single_in_bias"])
         single = single @ weights["single_out"] + weights["single_out_bias"]
-        both = torch.cat([seen[:, ends[:, 0]], seen[:, ends[:, 1]], sides], 2)
+        both = torch.cat([sight[:, ends[:, 0]], sight[:, ends[:, 1]], sides], 2)
         hidden = torch.relu(both @ weights["pair_in"] + weights["pair_in_bias"])
         form = (hidden @ weights["pair_out"] + weights["pair_out_bias"]).unflatten(2, (self.represent, self.represent))
         return single, weights["action"] @ form @ weights["action"].T
@@ -209,21 +218,23 @@ class SparseGraph(Solver):
         single, pair = self.factors(world, weights, states)
         count = round(self.share * pair.shape[1])
         rank = scores(pair.detach()) if self.edges == "scores" else torch.tensor(key.numpy().random(pair.shape[:2]))
-        kept = torch.zeros(pair.shape[:2], dtype=torch.bool)
-        kept.scatter_(1, rank.topk(count, 1).indices, True)
-        return Payoffs(single, pair, torch.tensor(world.pairs), kept)
+        mask = torch.zeros(pair.shape[:2], dtype=torch.bool)
+        mask.scatter_(1, rank.topk(count, 1).indices, True)
+        return Payoffs(single, pair, torch.tensor(world.pairs), mask)
 
     def best(self, world: Sensors, weights: Weights, states: Ints, key: Key) -> Ints:
         """The joint actions `[B, n]` that max-sum finds."""
         with torch.no_grad():
-            found: Ints = max_sum(self.payoffs(world, weights, states, key), self.rounds).numpy()
-        return found
+            actions: Ints = max_sum(self.payoffs(world, weights, states, key), self.rounds).numpy()
+        return actions
 
     def answer(self, world: Sensors, state: State) -> Array:
         """What is done in every state, `[S, n, A]`."""
         weights = {name[5:]: torch.tensor(state[name[5:]]) for name in state if name.startswith("slow_")}
         every = np.arange(len(world.states))
-        certain: Array = np.eye(ACTIONS)[self.best(world, weights, every, Key.of(0).derive("answer", int(state["steps"])))]
+        certain: Array = np.eye(ACTIONS)[
+            self.best(world, weights, every, Key.of(0).derive("answer", int(state["steps"])))
+        ]
         return certain
 
 
@@ -231,7 +242,7 @@ CASEC = SolverMethod(
     name="casec",
     description="action values on coordination graphs that keep few edges, chosen in every state",
     solver=SparseGraph(),
-    world="sensors:3x3",
+    world="sensors:2x3",
     steps=40,
     source="Context-Aware Sparse Deep Coordination Graphs, Wang et al., arXiv:2106.02886",
 )

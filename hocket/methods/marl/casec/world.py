@@ -58,19 +58,19 @@ class Sensors:
     @cached_property
     def places(self) -> Ints:
         """The place on each side of a sensor `[n, 4]`, -1 where there is none."""
-        found = np.full((self.count, len(SIDES)), -1)
+        result = np.full((self.count, len(SIDES)), -1)
         for place, (first, second) in enumerate(self.between):
             along = 1 if second == first + self.columns else 3
-            found[first, along], found[second, along - 1] = place, place
-        return found
+            result[first, along], result[second, along - 1] = place, place
+        return result
 
     @cached_property
     def states(self) -> NDArray[np.bool_]:
         """Where targets are, `[S, L]`."""
         sets = np.array(list(itertools.combinations(range(len(self.between)), self.targets)))
-        found = np.zeros((len(sets), len(self.between)), bool)
-        found[np.arange(len(sets))[:, None], sets] = True
-        return found
+        result = np.zeros((len(sets), len(self.between)), bool)
+        result[np.arange(len(sets))[:, None], sets] = True
+        return result
 
     @cached_property
     def seen(self) -> Array:
@@ -88,8 +88,8 @@ class Sensors:
         """On which side of the first of a pair the second is, `[P, 4]`; all 0 where they are no neighbours."""
         shared = self.places[self.pairs[:, 0]]
         beside = (self.places[self.pairs[:, 1]][:, None] == shared[..., None]) & (shared >= 0)[..., None]
-        found: Array = beside.any(-1).astype(np.float64)
-        return found
+        result: Array = beside.any(-1).astype(np.float64)
+        return result
 
     def paid(self, states: Ints, actions: Ints) -> Array:
         """What joint actions `[B, n]` earn in states `[B]`, `[B]`."""
@@ -126,5 +126,5 @@ def sensors(rows: int, columns: int) -> Sensors:
 
 
 SENSORS = WorldFamily(
-    name="sensors", description="sensors that must look in pairs, for casec", make=sensors, size=(3, 3)
+    name="sensors", description="sensors that must look in pairs, for casec", make=sensors, size=(2, 3)
 )

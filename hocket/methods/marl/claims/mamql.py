@@ -11,20 +11,22 @@ from scipy.optimize import minimize
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.exact.mdp import Array, softmax
-from hocket.methods.marl.mamql.method import MAMQL, InverseQ, read_off, slope, told_apart
-from hocket.methods.marl.mamql.world import Demonstrated, JointRows, crossing, soft
+from hocket.methods.marl.mamql.method import MAMQL, InverseQ, discrimination, read_off, slope
+from hocket.methods.marl.mamql.world import DemonstratedGame, JointRows, crossing, soft
 
 claim = Claims("mamql", "Multi-Agent Inverse Q-Learning from Demonstrations")
 SOLVER = MAMQL.solver
 assert isinstance(SOLVER, InverseQ)
 
 
-def _loss(quality: Array, agent: int, demos: JointRows, rows: JointRows, world: Demonstrated, kappa: float) -> float:
+def _loss(
+    quality: Array, agent: int, demos: JointRows, rows: JointRows, world: DemonstratedGame, kappa: float
+) -> float:
     """The criterion of an agent in plain loops."""
     tau, discount = world.temperature, world.discount
 
     def value(state: int) -> float:
-        return tau * math.log(sum(math.exp(one / tau) for one in quality[state]))
+        return tau * math.log(sum(math.exp(item / tau) for item in quality[state]))
 
     total = 0.0
     for state, acts, to, weight in zip(*vars(demos).values(), strict=True):
@@ -47,22 +49,24 @@ def its_gradients_are_differences_of_the_criterion() -> Finding:
         real = sum(
             w * math.log(1 + math.exp(-logit[s, a[agent]])) for s, a, _, w in zip(*vars(demos).values(), strict=True)
         )
-        own = sum(
+        mine = sum(
             w * math.log(1 + math.exp(logit[s, a[agent]])) for s, a, _, w in zip(*vars(fresh).values(), strict=True)
         )
-        return float(real + own)
+        return float(real + mine)
 
     for agent in range(2):
-        own = slope(quality, agent, demos, fresh, world.temperature, world.discount, 0.3)
-        told = told_apart(quality, agent, demos, fresh)
-        for place in zip(*np.nonzero(np.abs(own) + np.abs(told) > 0), strict=True):
+        mine = slope(quality, agent, demos, fresh, world.temperature, world.discount, 0.3)
+        apart_slope = discrimination(quality, agent, demos, fresh)
+        for place in zip(*np.nonzero(np.abs(mine) + np.abs(apart_slope) > 0), strict=True):
             moved[place] = 1e-5
             ends = [_loss(quality + sign * moved, agent, demos, fresh, world, 0.3) for sign in (1, -1)]
             other = [apart(quality + sign * moved, agent) for sign in (1, -1)]
             off = max(
-                off, abs((ends[0] - ends[1]) / 2e-5 - own[place]), abs((other[0] - other[1]) / 2e-5 - told[place])
+                off,
+                abs((ends[0] - ends[1]) / 2e-5 - mine[place]),
+                abs((other[0] - other[1]) / 2e-5 - apart_slope[place]),
             )
-            largest = max(largest, abs(own[place]))
+            largest = max(largest, abs(mine[place]))
             moved[place] = 0.0
     return below(1e-8, largest > 0.01, off=off)
 
@@ -75,10 +79,10 @@ def the_experts_answer_each_other() -> Finding:
         value = np.zeros(len(world.onward))
         for _ in range(250):
             quality = np.zeros_like(expert[agent])
-            for state, one, other in itertools.product(range(len(value)), actions, actions):
-                pair = (one, other) if agent == 0 else (other, one)
+            for state, item, other in itertools.product(range(len(value)), actions, actions):
+                pair = (item, other) if agent == 0 else (other, item)
                 paid = world.rewards[(agent, state, *pair)] + world.discount * value[world.onward[(state, *pair)]]
-                quality[state, one] += expert[1 - agent, state, other] * paid
+                quality[state, item] += expert[1 - agent, state, other] * paid
             settled, value = value, soft(quality, world.temperature)
             if np.abs(settled - value).max() < 1e-12:
                 break
@@ -86,7 +90,7 @@ def the_experts_answer_each_other() -> Finding:
     return below(1e-8, off=off)
 
 
-def _exact_rows(world: Demonstrated, policies: Array) -> JointRows:
+def _exact_rows(world: DemonstratedGame, policies: Array) -> JointRows:
     """All moves with their exact weights."""
     weight = world.visits(policies)[:, None, None] * np.einsum("sa,sb->sab", *policies)
     states, *acts = (places.ravel() for places in np.indices(world.onward.shape))
@@ -131,16 +135,16 @@ def with_the_other_fixed_it_recovers_policy_and_reward() -> Finding:
         true = world.marginal(world.rewards[agent], agent, world.expert[1 - agent])
         figures[f"reward of {agent}"] = _beyond_potentials(world, agent, read - true)
         figures[f"scale of {agent}"] = _beyond_potentials(world, agent, true)
-    held = all(figures[f"divergence of {one}"] < 1e-3 for one in range(2))
-    held &= all(figures[f"reward of {one}"] < 0.05 * figures[f"scale of {one}"] for one in range(2))
+    held = all(figures[f"divergence of {item}"] < 1e-3 for item in range(2))
+    held &= all(figures[f"reward of {item}"] < 0.05 * figures[f"scale of {item}"] for item in range(2))
     return Finding(held, say(**figures))
 
 
-def _beyond_potentials(world: Demonstrated, agent: int, reward: Array) -> float:
+def _beyond_potentials(world: DemonstratedGame, agent: int, reward: Array) -> float:
     """The root mean square of a reward `[S, A]` beyond `phi(s) - discount E phi(s')`, at the expert's visits."""
     states, actions = reward.shape
     onward = np.stack(
-        [world.marginal(one, agent, world.expert[1 - agent]) for one in np.eye(states)[:, world.onward]], -1
+        [world.marginal(item, agent, world.expert[1 - agent]) for item in np.eye(states)[:, world.onward]], -1
     )
     shaping = np.repeat(np.eye(states)[:, None], actions, 1) - world.discount * onward
     weight = np.sqrt(world.visits(world.expert)[:, None] * world.expert[agent]).ravel()

@@ -26,7 +26,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.exact.mdp import Array, softmax
 from hocket.lab.exact.solver import Solver, SolverMethod, State
-from hocket.methods.marl.mamql.world import Demonstrated, JointRows, soft
+from hocket.methods.marl.mamql.world import DemonstratedGame, JointRows, soft
 
 MOST = 1.0
 """The largest reward of a discriminator; without a bound values run away."""
@@ -41,7 +41,7 @@ class InverseQ(Solver):
             step, by Adam with `lr`. kappa: of the regulariser. discriminator: learn as in GAIL.
     """
 
-    world: ClassVar[type] = Demonstrated
+    world: ClassVar[type] = DemonstratedGame
 
     demonstrations: int = 100
     length: int = 30
@@ -60,13 +60,13 @@ class InverseQ(Solver):
                 f"{self.kappa}: the counts are at least 1, lr is positive, kappa at least 0"
             )
 
-    def init(self, world: Demonstrated, key: Key) -> State:
+    def init(self, world: DemonstratedGame, key: Key) -> State:
         rows = world.played(world.expert, self.demonstrations, self.length, key.derive("demonstrations"))
         tables = {"quality": np.zeros(world.shape), "logit": np.zeros(world.shape)}
         moments = np.zeros((2, *world.shape))
         return {**vars(rows), **tables, "moments": moments, "count": np.zeros((), np.int64)}
 
-    def step(self, world: Demonstrated, state: State, key: Key) -> tuple[State, Mapping[str, float]]:
+    def step(self, world: DemonstratedGame, state: State, key: Key) -> tuple[State, Mapping[str, float]]:
         demos = JointRows(*(state[name] for name in JointRows.__dataclass_fields__))
         quality, logit = state["quality"].copy(), state["logit"].copy()
         moments, count = state["moments"].copy(), int(state["count"])
@@ -76,7 +76,7 @@ class InverseQ(Solver):
             count += 1
             learnt = logit if self.discriminator else quality
             slopes = [
-                told_apart(logit[agent], agent, demos, fresh)
+                discrimination(logit[agent], agent, demos, fresh)
                 if self.discriminator
                 else slope(quality[agent], agent, demos, rows, world.temperature, world.discount, self.kappa)
                 for agent in range(2)
@@ -90,7 +90,7 @@ class InverseQ(Solver):
         first, second = world.returns(policies)
         return {**state, **after}, {"return/first": float(first), "return/second": float(second)}
 
-    def answer(self, world: Demonstrated, state: State) -> Array:
+    def answer(self, world: DemonstratedGame, state: State) -> Array:
         """Both agents' policies `[2, S, A]`."""
         return softmax(state["quality"] / world.temperature)
 
@@ -99,32 +99,32 @@ def slope(
     quality: Array, agent: int, demos: JointRows, rows: JointRows, temperature: float, discount: float, kappa: float
 ) -> Array:
     """The gradient of an agent's criterion by its values `[S, A]`."""
-    value, policy, found = soft(quality, temperature), softmax(quality / temperature), np.zeros_like(quality)
+    value, policy, result = soft(quality, temperature), softmax(quality / temperature), np.zeros_like(quality)
 
     def towards(rows: JointRows, weight: Array) -> None:
         """Adds `weight` times the gradients of `Q(s, a) - discount V(s')`."""
-        np.add.at(found, (rows.states, rows.actions[:, agent]), weight)
-        np.add.at(found, rows.onward, -discount * weight[:, None] * policy[rows.onward])
+        np.add.at(result, (rows.states, rows.actions[:, agent]), weight)
+        np.add.at(result, rows.onward, -discount * weight[:, None] * policy[rows.onward])
 
     towards(demos, -demos.weight)
-    np.add.at(found, rows.states, rows.weight[:, None] * policy[rows.states])
-    np.add.at(found, rows.onward, -discount * rows.weight[:, None] * policy[rows.onward])
+    np.add.at(result, rows.states, rows.weight[:, None] * policy[rows.states])
+    np.add.at(result, rows.onward, -discount * rows.weight[:, None] * policy[rows.onward])
     implied = quality[rows.states, rows.actions[:, agent]] - discount * value[rows.onward]
     towards(rows, 2 * kappa * rows.weight * implied)
-    return found
+    return result
 
 
-def told_apart(logit: Array, agent: int, demos: JointRows, fresh: JointRows) -> Array:
+def discrimination(logit: Array, agent: int, demos: JointRows, fresh: JointRows) -> Array:
     """The gradient of `-E_demo log sigma(d) - E_fresh log(1 - sigma(d))` by an agent's logits `[S, A]`."""
-    share, found = 1 / (1 + np.exp(-logit)), np.zeros_like(logit)
-    np.add.at(found, (demos.states, demos.actions[:, agent]), -demos.weight)
+    share, result = 1 / (1 + np.exp(-logit)), np.zeros_like(logit)
+    np.add.at(result, (demos.states, demos.actions[:, agent]), -demos.weight)
     for rows in (demos, fresh):
         places = rows.states, rows.actions[:, agent]
-        np.add.at(found, places, rows.weight * share[places])
-    return found
+        np.add.at(result, places, rows.weight * share[places])
+    return result
 
 
-def followed(quality: Array, logit: Array, agent: int, fresh: JointRows, world: Demonstrated) -> Array:
+def followed(quality: Array, logit: Array, agent: int, fresh: JointRows, world: DemonstratedGame) -> Array:
     """Values after one pass of soft Q-learning on the rows, whose reward is the logit."""
     places = fresh.states, fresh.actions[:, agent]
     target = logit[places].clip(-MOST, MOST) + world.discount * soft(quality, world.temperature)[fresh.onward]
@@ -143,7 +143,7 @@ def adam(moments: Array, gradient: Array, count: int) -> Array:
     return direction
 
 
-def read_off(world: Demonstrated, quality: Array) -> Array:
+def read_off(world: DemonstratedGame, quality: Array) -> Array:
     """The rewards `[2, S, A]` that values imply, the other's actions averaged out."""
     policies = softmax(quality / world.temperature)
     rewards = [

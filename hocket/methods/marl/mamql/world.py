@@ -43,7 +43,7 @@ class JointRows:
 
 
 @dataclass(frozen=True, eq=False)
-class Demonstrated:
+class DemonstratedGame:
     """A game of two agents with an expert pair.
 
     An answer is a policy of each agent `[2, S, A]`; its value is minus the divergence of the expert from it, the mean
@@ -139,7 +139,7 @@ def soft(quality: Array, temperature: float) -> Array:
     return value
 
 
-def crossing(side: int) -> Demonstrated:
+def crossing(side: int) -> DemonstratedGame:
     """A square grid that both agents cross from the top to the far corner below; who stands at its goal earns 1 a step.
 
     Raises:
@@ -159,7 +159,7 @@ def crossing(side: int) -> Demonstrated:
     bumped = places[0] == places[1]
     paid = [(places[agent] == cells.index(at[1][agent])) - BUMP[agent] * bumped for agent in range(2)]
     start = cells.index(at[0][0]) * count + cells.index(at[0][1])
-    return Demonstrated(onward, np.stack(paid), start, 0.3, 0.9, f"demonstrated:{side}")
+    return DemonstratedGame(onward, np.stack(paid), start, 0.3, 0.9, f"demonstrated:{side}")
 
 
 def _within(place: int, side: int) -> int:
