@@ -127,7 +127,7 @@ class Routes:
             wishes = self.bonus * draw.random(wishes.shape)
             closed = draw.random(closed.shape) < FORBIDDEN
         demands[0], wishes[:, 0], closed[:, 0], closed[0] = 0, 0, False, False
-        usual = float(round(np.interp(self.count, *zip(*USUAL_CAPACITY, strict=True))))
+        usual = float(round(np.interp(self.count, *np.array(USUAL_CAPACITY).T)))
         capacity = (self.capacity or usual) if self.loaded else np.inf
         return Instance(places, demands, wishes, closed, float(capacity), self.kind == "minmax")
 
@@ -204,7 +204,7 @@ class Fleet(JointEnvironment):
         self.stops[copy, vehicle, self.made[copy, vehicle]] = to
         self.made[copy, vehicle] += 1
         self.at[copy, vehicle], self.open[copy, to] = to, False
-        over = ~self.open.any(1)
+        over: NDArray[np.bool_] = np.logical_not(self.open.any(1))
         if vehicles > 1:
             self._recall(~over)
         back = self.distance[np.arange(width)[:, None], self.at, 0] * (over & live)[:, None]

@@ -194,7 +194,7 @@ class Schedules(JointEnvironment):
 
     def seen(self) -> list[NDArray[np.float32]]:
         start, duration, machine = self.start, self.duration, self.machine
-        there = self.done < self.world.machines
+        there: NDArray[np.bool_] = np.less(self.done, self.world.machines)
         start = np.where(there, start, 0.0)
         unit = self.durations.mean((1, 2))[:, None]
         now = np.where(there, start, np.inf).min(1, keepdims=True)
