@@ -78,7 +78,7 @@ def nearest(fleet: Fleet, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
     apart[..., 0] += 1e3
     rows = apart.argmin(-1)
     if vehicles == 1:
-        return rows[:, 0]
+        return np.asarray(rows[:, 0], np.int64)
     order = np.argsort(np.argsort(apart.min(-1), 1, kind="stable"), 1, kind="stable")
     return np.concatenate([rows, order], 1)
 

@@ -35,7 +35,7 @@ def _actor(*parts: ControlPart) -> tuple[Pointer, torch.Tensor]:
     fleet, slots = task.world.open(8), task.world.seats[0].slots
     fleet.reset(range(8), range(8))
     assert slots is not None
-    seen = torch.from_numpy(fleet.seen()[0])[:, slots.own :].unflatten(-1, (slots.count, slots.size))
+    seen = torch.from_numpy(fleet.seen()[0])[:, slots.own :].reshape(8, slots.count, slots.size)
     return cast(Pointer, policy.module.actor), seen
 
 
