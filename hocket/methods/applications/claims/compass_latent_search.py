@@ -80,8 +80,8 @@ def cma_es_finds_the_least_of_a_bowl() -> Finding:
 
 
 @claim(
-    "Trained for 60 steps on tours of 12 places, greedy tours differ over latents, and 200 rollouts whose latents CMA-ES "
-    "chooses come nearer to the optimum than 200 samples of a policy without latents that was trained for as long.",
+    "Trained for 60 steps on tours of 12 places, greedy tours differ over latents, and 200 rollouts whose latents "
+    "CMA-ES chooses come nearer to the optimum than 200 samples of a policy without latents, trained for as long.",
     slow=True,
 )
 def a_search_for_latents_beats_samples() -> Finding:
