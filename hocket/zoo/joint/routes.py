@@ -52,13 +52,12 @@ class Routes:
     counts; `profiles`, a `cvrp` in which a vehicle has customers that it earns more at (up to `bonus` each), and others
     that it may not serve.
 
-    An action is a row for each vehicle that is still out: a customer, or the depot. To choose the depot there is to
-    retire, which one may whom nobody needs. If several choose one customer, the surest goes and the others stay where
-    they are; without `priorities` the first goes. When all are served every vehicle comes back.
+    An action is a row for each vehicle that is out: a customer, or the depot. At the depot that is to retire, unless a
+    customer needs it. If several choose one customer, the surest goes and the others stay where they are; without
+    `priorities` the first goes. When all are served every vehicle comes back.
 
-    What is seen: the share of customers left; of each vehicle its place, load, length so far, whether it is out, and
-    its number; of each place, while it is to be served, where it is, its demand, what each vehicle earns there, and
-    its distance from each vehicle.
+    What is seen: the share of customers left; of each vehicle its place, load, length so far, if it is out, and its
+    number; of each place that is left where it is, its demand, each vehicle's gain there, and its distance from each.
 
     Attributes:
         capacity: of a vehicle, 0 for the usual one. stretch: all places are this flat, 1 for a square.
