@@ -128,7 +128,7 @@ class Pointer(Carrying):
         score = _scored(look, rows_read, changes, first) / math.sqrt(self.width)
         share = torch.softmax(score.masked_fill(~_somewhere(there)[:, :, None], NEVER), -1)
         heard = _parted(share.flatten(1, 2) @ rows_read, 1, share.shape[1:3])
-        heard = heard + (share @ changes) @ first.weight.T
+        heard = heard + (share @ changes) @ first.weight.T  # type: ignore[operator]
         x = x + self.heard(heard.flatten(2))
         x = x + self.narrow(torch.relu(self.wide(x)))
         outputs = self.scores(self.final(x))

@@ -181,7 +181,7 @@ class Schedules(JointEnvironment):
         bound = np.where(live, np.maximum(self.bound, self._makespans()), self.bound)
         paid = (self.bound - bound) / self.first - ~begun
         self.bound = bound
-        over = (self.done >= self.world.machines).all(1)[:, None]
+        over = (self.done >= self.world.machines).all(1)[:, None]  # type: ignore[index]
         return Moved(paid[:, None], over, np.zeros_like(over))
 
     def allowed(self) -> list[NDArray[np.bool_]]:
