@@ -8,7 +8,8 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
-from hocket.methods.applications.earli import children, improved, random_orders, split, trips
+from hocket.lab.toys.route_players import dispatcher, routes_of
+from hocket.methods.applications.earli import children, improved, policy_orders, random_orders, split, trips
 from hocket.zoo.joint.route_oracles import checked_cost
 from hocket.zoo.joint.routes import Routes
 
@@ -58,3 +59,21 @@ def on_eight_customers_it_finds_the_optimum() -> Finding:
         assert oracle is not None
         gaps.append(checked_cost(instance, [route]) + oracle.value)
     return Finding(min(gaps) > -1e-9 and max(gaps) < 1e-9, say(largest_gap=max(gaps), least=min(gaps)))
+
+
+@claim(
+    "On 20 customers, with samples of a policy that was trained for 8 steps as seeds, the mean cost is below that with "
+    "random seeds at the start and after 20, 50 and 200 generations, by less and less.",
+    slow=True,
+)
+def a_policys_solutions_are_better_seeds() -> Finding:
+    task = "routes:cvrp?places=20"
+    world, policy, moments = routes_of(task), dispatcher("rloo", task, 0, 8), [0, 20, 50, 200]
+    gains = []
+    for seed in range(1, 17, 2):
+        instance, key = world.instance(seed), Key.of(seed)
+        firsts = policy_orders(policy, world, seed, 20, key), random_orders(instance, 20, key)
+        seeded, by_chance = (improved(instance, first, key, generations=200)[1][moments] for first in firsts)
+        gains.append(by_chance - seeded)
+    mean = np.mean(gains, 0)
+    return Finding(bool((np.diff(mean) < 0).all() and mean[-1] > 0), say(gains=mean.tolist()))
