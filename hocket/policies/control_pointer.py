@@ -196,20 +196,20 @@ class Pointers(Choices):
     """
 
     def head(self, outputs: Tensor, actor: nn.Module, allowed: Tensor | None, taken: Tensor | None) -> Product:
-        return Ranked(super().head(outputs, actor, allowed, taken).parts)
+        return RankedRows(super().head(outputs, actor, allowed, taken).parts)
 
     def config(self) -> Mapping[str, Any]:
         return {}
 
 
 @dataclass(frozen=True)
-class Ranked(Product):
+class RankedRows(Product):
     """A `Product` whose actions are followed by the ranks of their probabilities, `[B, 2 * parts]`."""
 
     parts: tuple[Categorical, ...]
 
-    def tempered(self, temperature: Tensor) -> Ranked:
-        return Ranked(super().tempered(temperature).parts)
+    def tempered(self, temperature: Tensor) -> RankedRows:
+        return RankedRows(super().tempered(temperature).parts)
 
     def mode(self) -> Tensor:
         return self._ranked(super().mode())

@@ -137,11 +137,11 @@ class Routes:
             return BestValue(-best_cost(instance, self.rows if self.loaded else 1))
         return BestValue(-one_tree_bound(instance), exact=False) if self.kind == "tsp" else None
 
-    def open(self, width: int) -> Fleet:
-        return Fleet(self, width)
+    def open(self, width: int) -> VehicleRoutes:
+        return VehicleRoutes(self, width)
 
 
-class Fleet(JointEnvironment):
+class VehicleRoutes(JointEnvironment):
     """Routes under way in as many copies.
 
     Attributes:
