@@ -81,7 +81,7 @@ class Pointer(Carrying):
     def _rows(self, inputs: Tensor) -> Tensor:
         """The rows `[.., count, size]` of inputs `[.., I]`."""
         begin, (count, size) = self.slots.own, (self.slots.count, self.slots.size)
-        return inputs[..., begin : begin + count * size].unflatten(-1, (count, size))
+        return _parted(inputs[..., begin : begin + count * size], -1, (count, size))
 
     def encoded(self, rows: Tensor) -> Tensor:
         """The encoding `[U, profiles, count, D]` of rows `[U, count, size]`; 0 where nothing is."""
@@ -90,7 +90,7 @@ class Pointer(Carrying):
         x = fixed[:, None]
         if self.apart:
             common = slots.fixed - slots.profile * slots.pointers
-            parts = fixed[..., common:].unflatten(-1, (slots.pointers, slots.profile)).transpose(1, 2)
+            parts = _parted(fixed[..., common:], -1, (slots.pointers, slots.profile)).transpose(1, 2)
             x = torch.cat([x[..., :common].expand(*parts.shape[:3], -1), parts], -1)
         x = self.into(x)
         there = there[:, None].expand(x.shape[:3]).flatten(0, 1)
@@ -98,14 +98,14 @@ class Pointer(Carrying):
         x = x.flatten(0, 1)
         for block in self.blocks:
             x = block(x, mask)
-        return (self.last(x) * there[..., None]).unflatten(0, (len(rows), self.profiles))
+        return _parted(self.last(x) * there[..., None], 0, (len(rows), self.profiles))
 
     def _decided(self, inputs: Tensor, encoding: Tensor) -> Tensor:
         """Outputs `[U, L, outputs]` of inputs `[U, L, I]` by the encoding of each row of U."""
         slots, (steps, pointers) = self.slots, (inputs.shape[1], self.slots.pointers)
         end, mine = slots.own + slots.count * slots.size, slots.own - pointers * slots.each
         shared = torch.cat([inputs[..., :mine], inputs[..., end:]], -1)
-        own = inputs[..., mine : slots.own].unflatten(-1, (pointers, slots.each))
+        own = _parted(inputs[..., mine : slots.own], -1, (pointers, slots.each))
         rows = self._rows(inputs)
         place = own[..., 0].long().clamp(0, slots.count - 1)
         asked = torch.cat([shared[:, :, None].expand(-1, -1, pointers, -1), own[..., 1:]], -1)
@@ -117,18 +117,18 @@ class Pointer(Carrying):
         if self.talk is not None:
             told = self._together(query, steps).flatten(0, 1)
             everyone = torch.ones(1, 1, 1, pointers, dtype=torch.bool, device=inputs.device)
-            query = self._in_profiles(self.talk(told, everyone).unflatten(0, (len(inputs), steps)))
+            query = self._in_profiles(_parted(self.talk(told, everyone), 0, (len(inputs), steps)))
         there = rows[..., 0] > 0  # Below, V = U * profiles, and R the queries of each.
         there = self._in_profiles(there[:, :, None].expand(-1, -1, pointers, -1)).flatten(0, 1)
-        changes = rows[..., 1 + slots.fixed :].unflatten(-1, (pointers, self.moving)).transpose(2, 3)
-        changes = self._in_profiles(changes.flatten(3)).unflatten(-1, (slots.count, self.moving)).flatten(0, 1)
+        changes = _parted(rows[..., 1 + slots.fixed :], -1, (pointers, self.moving)).transpose(2, 3)
+        changes = _parted(self._in_profiles(changes.flatten(3)), -1, (slots.count, self.moving)).flatten(0, 1)
         x, rows_read = query.flatten(0, 1), encoding.flatten(0, 1)
-        look = self.look(x).unflatten(-1, (self.heads, self.width))
+        look = _parted(self.look(x), -1, (self.heads, self.width))
         first, second = self.changes
         score = _scored(look, rows_read, changes, first) / math.sqrt(self.width)
         share = torch.softmax(score.masked_fill(~_somewhere(there)[:, :, None], NEVER), -1)
-        heard = (share.flatten(1, 2) @ rows_read).unflatten(1, share.shape[1:3])
-        heard = heard + (share @ changes) @ first.weight.T
+        heard = _parted(share.flatten(1, 2) @ rows_read, 1, share.shape[1:3])
+        heard = heard + (share @ changes) @ first.weight.T  # type: ignore[operator]
         x = x + self.heard(heard.flatten(2))
         x = x + self.narrow(torch.relu(self.wide(x)))
         outputs = self.scores(self.final(x))
@@ -138,7 +138,7 @@ class Pointer(Carrying):
             some = _somewhere(there)
             common = (raw * some).sum(-1, keepdim=True) / some.sum(-1, keepdim=True)
             outputs = LARGEST_SCORE * torch.tanh(raw - common)
-        answers = self._together(outputs.unflatten(0, (len(inputs), self.profiles)), steps)
+        answers = self._together(_parted(outputs, 0, (len(inputs), self.profiles)), steps)
         return answers.flatten(2) if self.acts else answers.mean(2)
 
     def _in_profiles(self, x: Tensor) -> Tensor:
@@ -147,12 +147,12 @@ class Pointer(Carrying):
 
     def _together(self, x: Tensor, steps: int) -> Tensor:
         """The inverse, `[U, L, pointers, ..]`."""
-        return x.transpose(1, 2) if self.profiles > 1 else x[:, 0].unflatten(1, (steps, self.slots.pointers))
+        return x.transpose(1, 2) if self.profiles > 1 else _parted(x[:, 0], 1, (steps, self.slots.pointers))
 
     def step(self, inputs: Tensor, carried: Tensor) -> tuple[Tensor, Tensor]:
-        encoding = carried[:, 1:].unflatten(1, (self.profiles, self.slots.count, self.width)).clone()
+        encoding = _parted(carried[:, 1:], 1, (self.profiles, self.slots.count, self.width)).clone()
         fresh = torch.nonzero(carried[:, 0] == 0).flatten()
-        for part in fresh.split(BLOCK) if len(fresh) else ():
+        for part in torch.split(fresh, BLOCK) if len(fresh) else ():
             padded = torch.cat([part, part[:1].expand(BLOCK - len(part))])
             encoding[part] = self.encoded(self._rows(inputs[padded]))[: len(part)]
         outputs = self._decided(inputs[:, None], encoding)[:, 0]
@@ -166,6 +166,12 @@ class Pointer(Carrying):
         return self._decided(inputs, self.encoded(first[other])[other.cumsum(0) - 1])
 
 
+def _parted(x: Tensor, dimension: int, sizes: Sequence[int]) -> Tensor:
+    """`x` with one of its dimensions as several."""
+    parted: Tensor = x.unflatten(dimension, sizes)  # type: ignore[no-untyped-call]
+    return parted
+
+
 def _somewhere(there: Tensor) -> Tensor:
     """Where attention may go `[.., N]`: where something is, and everywhere if nothing is."""
     return there | ~there.any(-1, keepdim=True)
@@ -177,7 +183,7 @@ def _scored(query: Tensor, rows: Tensor, changes: Tensor, change: nn.Module) -> 
     Changes are `[V, R, N, d]`. The bias of `change` is left out: it is the same for all rows.
     """
     weight: Tensor = change.weight  # type: ignore[assignment]
-    still = (query.flatten(1, 2) @ rows.transpose(1, 2)).unflatten(1, query.shape[1:3])
+    still = _parted(query.flatten(1, 2) @ rows.transpose(1, 2), 1, query.shape[1:3])
     return still + (query @ weight) @ changes.transpose(2, 3)
 
 
@@ -190,20 +196,20 @@ class Pointers(Choices):
     """
 
     def head(self, outputs: Tensor, actor: nn.Module, allowed: Tensor | None, taken: Tensor | None) -> Product:
-        return Ranked(super().head(outputs, actor, allowed, taken).parts)
+        return RankedRows(super().head(outputs, actor, allowed, taken).parts)
 
     def config(self) -> Mapping[str, Any]:
         return {}
 
 
 @dataclass(frozen=True)
-class Ranked(Product):
+class RankedRows(Product):
     """A `Product` whose actions are followed by the ranks of their probabilities, `[B, 2 * parts]`."""
 
     parts: tuple[Categorical, ...]
 
-    def tempered(self, temperature: Tensor) -> Ranked:
-        return Ranked(super().tempered(temperature).parts)
+    def tempered(self, temperature: Tensor) -> RankedRows:
+        return RankedRows(super().tempered(temperature).parts)
 
     def mode(self) -> Tensor:
         return self._ranked(super().mode())

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from hocket import tasks
+from hocket.apps.use.onnx import write_onnx
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.policies.control import ControlPolicy
@@ -52,6 +53,8 @@ def test_one_pass_over_an_episode_gives_what_its_decisions_gave(name, parts):
     seen, outputs, live = _played(policy, world)
     with torch.no_grad():
         assert torch.allclose(policy.module.actor(seen)[live], outputs[live], atol=1e-5)
+    policy.require(frozenset({Quantity.VALUE}))
+    assert policy.module.critic(seen).shape == (*seen.shape[:2], 1)
 
 
 def test_rows_are_encoded_once_in_an_episode_and_once_for_samples_of_one_instance():
@@ -131,6 +134,11 @@ def test_profiles_are_read_by_their_own_pointer_alone():
         rows = seen.grad[..., slots.own :].unflatten(-1, (slots.count, slots.size))
         assert bool((rows[..., 1 + 3] != 0).any())
         assert bool((rows[..., 1 + 4 : 1 + 6] == 0).all()) == apart
+
+
+def test_a_pointer_is_no_onnx_file(tmp_path):
+    with pytest.raises(ConfigurationError, match="cannot be written as ONNX"):
+        write_onnx(_policy(ONE)[0], None, tmp_path / "policy.onnx", {})
 
 
 @pytest.mark.parametrize(

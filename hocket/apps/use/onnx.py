@@ -95,6 +95,11 @@ def write_onnx(policy: ControlPolicy, form: EnvironmentForm, file: Path, propert
             f"policy {policy.name!r}: its actions have several parts, which are drawn one after another and cannot be "
             "written as ONNX; use hocket.load(RUN).act"
         )
+    if policy.network.body == "pointer":
+        raise ConfigurationError(
+            f"policy {policy.name!r}: it encodes rows when an episode begins, which cannot be written as ONNX; use "
+            "hocket.load(RUN).act"
+        )
     if not file.parent.is_dir():
         raise ConfigurationError(f"{file}: there is no folder {file.parent}; make it first")
     try:

@@ -20,10 +20,10 @@ from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
 from hocket.train.loop import train_step
 from hocket.zoo.joint.route_oracles import checked_cost
-from hocket.zoo.joint.routes import Fleet, Routes
+from hocket.zoo.joint.routes import Routes, VehicleRoutes
 
 Array = NDArray[np.float64]
-Chooser = Callable[[Fleet, NDArray[np.bool_]], NDArray[np.int64]]
+Chooser = Callable[[VehicleRoutes, NDArray[np.bool_]], NDArray[np.int64]]
 """Actions `[B, ..]` of a fleet whose rows are allowed where the mask `[B, V * R]` is true."""
 
 
@@ -57,7 +57,7 @@ def by_policy(policy: ControlPolicy, key: Key | None = None) -> Chooser:
     held: list[NDArray[np.float32]] = []
     draw = (key or Key.of(0)).numpy()
 
-    def choose(fleet: Fleet, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def choose(fleet: VehicleRoutes, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
         count = len(allowed)
         if not held:
             held.append(np.zeros((count, policy.carries), np.float32))
@@ -68,7 +68,7 @@ def by_policy(policy: ControlPolicy, key: Key | None = None) -> Chooser:
     return choose
 
 
-def nearest(fleet: Fleet, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
+def nearest(fleet: VehicleRoutes, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Every vehicle goes to the nearest customer that it may serve, and to the depot if there is none.
 
     Of several that choose one customer the nearest has the first rank.
@@ -78,7 +78,7 @@ def nearest(fleet: Fleet, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
     apart[..., 0] += 1e3
     rows = apart.argmin(-1)
     if vehicles == 1:
-        return rows[:, 0]
+        return np.asarray(rows[:, 0], np.int64)
     order = np.argsort(np.argsort(apart.min(-1), 1, kind="stable"), 1, kind="stable")
     return np.concatenate([rows, order], 1)
 

@@ -27,7 +27,7 @@ def by_rule(rule: str, *, delay: bool) -> Chooser:
             allowed = allowed & (shop.start <= np.where(allowed, shop.start, np.inf).min(1, keepdims=True))
         ahead = np.arange(shop.world.machines) >= shop.done[..., None]
         worth = {"spt": -shop.duration, "mwkr": (shop.durations * ahead).sum(2), "est": -shop.start}[rule]
-        return np.where(allowed, worth, -np.inf).argmax(1)
+        return np.asarray(np.where(allowed, worth, -np.inf).argmax(1), np.int64)
 
     return choose
 

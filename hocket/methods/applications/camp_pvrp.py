@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hocket.core.policy_parts import PolicyPart
-from hocket.methods.applications.parco import PARCO, Communicating
+from hocket.methods.applications.parco import PARCO
 from hocket.policies.control_pointer import Communication, Profiles
+from hocket.stages import Hook
 
 
 @dataclass(frozen=True)
-class Profiled(Communicating):
+class ProfileEncoding(Hook):
     """Rows are encoded once for each pointer, by its own profile; pointers read each other's queries."""
 
     policy_parts: ClassVar[tuple[PolicyPart, ...]] = (Profiles(), Communication())
@@ -35,5 +36,5 @@ CAMP_PVRP = PARCO.but(
         "objective": "the length of all routes less what is earned",
     },
     task="routes:profiles",
-    hooks=(Profiled(),),
+    hooks=(ProfileEncoding(),),
 )

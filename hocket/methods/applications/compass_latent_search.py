@@ -123,11 +123,11 @@ class LatentWorld(WrappedWorld):
         known = getattr(self.world, "oracle", None)
         return None if known is None else known(seed)
 
-    def open(self, width: int) -> Chosen:
-        return Chosen(self, width)
+    def open(self, width: int) -> LatentCourse:
+        return LatentCourse(self, width)
 
 
-class Chosen(WrappedCourse):
+class LatentCourse(WrappedCourse):
     """Attributes: latent: `[B, size]`. chosen: whether it has been, `[B]`."""
 
     def __init__(self, world: LatentWorld, width: int) -> None:

@@ -17,7 +17,7 @@ EXACT = 10
 """Customers up to which `best_cost` counts all subsets."""
 
 
-class Problem(Protocol):
+class RouteProblem(Protocol):
     """What routes must do: see `Instance` of `hocket.zoo.joint.routes`."""
 
     @property
@@ -58,7 +58,7 @@ def tour_costs(places: Array) -> Array:
     return np.asarray(total, np.float64)
 
 
-def best_cost(problem: Problem, trips: int) -> float:
+def best_cost(problem: RouteProblem, trips: int) -> float:
     """The least cost of any routes, of which a vehicle makes at most so many from the depot and back.
 
     Raises:
@@ -100,7 +100,7 @@ def _subsets(whole: int) -> NDArray[np.int64]:
     return found
 
 
-def one_tree_bound(problem: Problem, rounds: int = 100) -> float:
+def one_tree_bound(problem: RouteProblem, rounds: int = 100) -> float:
     """A lower bound of a tour's length by 1-trees, whose penalties are raised by subgradients (Held and Karp 1970)."""
     places = problem.places
     gaps = np.sqrt(((places[:, None] - places) ** 2).sum(-1))
@@ -132,7 +132,7 @@ def _one_tree(weights: Array) -> tuple[float, NDArray[np.int64]]:
     return total + float(weights[0, two].sum()), degree
 
 
-def checked_cost(problem: Problem, routes: Sequence[Sequence[int]]) -> float:
+def checked_cost(problem: RouteProblem, routes: Sequence[Sequence[int]]) -> float:
     """The cost of routes, one a vehicle, in which 0 is a visit of the depot.
 
     Raises:

@@ -52,13 +52,12 @@ class Routes:
     counts; `profiles`, a `cvrp` in which a vehicle has customers that it earns more at (up to `bonus` each), and others
     that it may not serve.
 
-    An action is a row for each vehicle that is still out: a customer, or the depot. To choose the depot there is to
-    retire, which one may whom nobody needs. If several choose one customer, the surest goes and the others stay where
-    they are; without `priorities` the first goes. When all are served every vehicle comes back.
+    An action is a row for each vehicle that is out: a customer, or the depot. At the depot that is to retire, unless a
+    customer needs it. If several choose one customer, the surest goes and the others stay where they are; without
+    `priorities` the first goes. When all are served every vehicle comes back.
 
-    What is seen: the share of customers left; of each vehicle its place, load, length so far, whether it is out, and
-    its number; of each place, while it is to be served, where it is, its demand, what each vehicle earns there, and
-    its distance from each vehicle.
+    What is seen: the share of customers left; of each vehicle its place, load, length so far, if it is out, and its
+    number; of each place that is left where it is, its demand, each vehicle's gain there, and its distance from each.
 
     Attributes:
         capacity: of a vehicle, 0 for the usual one. stretch: all places are this flat, 1 for a square.
@@ -127,7 +126,7 @@ class Routes:
             wishes = self.bonus * draw.random(wishes.shape)
             closed = draw.random(closed.shape) < FORBIDDEN
         demands[0], wishes[:, 0], closed[:, 0], closed[0] = 0, 0, False, False
-        usual = float(round(np.interp(self.count, *zip(*USUAL_CAPACITY, strict=True))))
+        usual = float(round(np.interp(self.count, *np.array(USUAL_CAPACITY).T)))
         capacity = (self.capacity or usual) if self.loaded else np.inf
         return Instance(places, demands, wishes, closed, float(capacity), self.kind == "minmax")
 
@@ -138,11 +137,11 @@ class Routes:
             return BestValue(-best_cost(instance, self.rows if self.loaded else 1))
         return BestValue(-one_tree_bound(instance), exact=False) if self.kind == "tsp" else None
 
-    def open(self, width: int) -> Fleet:
-        return Fleet(self, width)
+    def open(self, width: int) -> VehicleRoutes:
+        return VehicleRoutes(self, width)
 
 
-class Fleet(JointEnvironment):
+class VehicleRoutes(JointEnvironment):
     """Routes under way in as many copies.
 
     Attributes:
@@ -204,7 +203,7 @@ class Fleet(JointEnvironment):
         self.stops[copy, vehicle, self.made[copy, vehicle]] = to
         self.made[copy, vehicle] += 1
         self.at[copy, vehicle], self.open[copy, to] = to, False
-        over = ~self.open.any(1)
+        over: NDArray[np.bool_] = np.logical_not(self.open.any(1))
         if vehicles > 1:
             self._recall(~over)
         back = self.distance[np.arange(width)[:, None], self.at, 0] * (over & live)[:, None]

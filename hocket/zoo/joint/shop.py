@@ -181,7 +181,7 @@ class Schedules(JointEnvironment):
         bound = np.where(live, np.maximum(self.bound, self._makespans()), self.bound)
         paid = (self.bound - bound) / self.first - ~begun
         self.bound = bound
-        over = (self.done >= self.world.machines).all(1)[:, None]
+        over = (self.done >= self.world.machines).all(1)[:, None]  # type: ignore[index]
         return Moved(paid[:, None], over, np.zeros_like(over))
 
     def allowed(self) -> list[NDArray[np.bool_]]:
@@ -194,7 +194,7 @@ class Schedules(JointEnvironment):
 
     def seen(self) -> list[NDArray[np.float32]]:
         start, duration, machine = self.start, self.duration, self.machine
-        there = self.done < self.world.machines
+        there: NDArray[np.bool_] = np.less(self.done, self.world.machines)
         start = np.where(there, start, 0.0)
         unit = self.durations.mean((1, 2))[:, None]
         now = np.where(there, start, np.inf).min(1, keepdims=True)

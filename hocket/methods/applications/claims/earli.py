@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import time
 
 import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
-from hocket.lab.toys.route_players import dispatcher, resized
+from hocket.lab.toys.route_players import dispatcher, routes_of
 from hocket.methods.applications.earli import children, improved, policy_orders, random_orders, split, trips
 from hocket.zoo.joint.route_oracles import checked_cost
 from hocket.zoo.joint.routes import Routes
 
 claim = Claims("earli", "arXiv:2504.06126, the abstract; the genetic algorithm is of the textbook")
-
-TASK, PLACES, STEPS, SAMPLES = "routes:cvrp?places=20", 50, 24, 20
 
 
 @claim("An order is cut into trips at the least cost: counting all cuts finds the same.", "derived")
@@ -61,28 +58,22 @@ def on_eight_customers_it_finds_the_optimum() -> Finding:
         route, _ = improved(instance, random_orders(instance, 40, Key.of(seed)), Key.of(seed), generations=60)
         assert oracle is not None
         gaps.append(checked_cost(instance, [route]) + oracle.value)
-    return Finding(-1e-9 < min(gaps) and max(gaps) < 1e-9, say(largest_gap=max(gaps), least=min(gaps)))
+    return Finding(min(gaps) > -1e-9 and max(gaps) < 1e-9, say(largest_gap=max(gaps), least=min(gaps)))
 
 
 @claim(
-    "On 50 customers, with a policy that was trained for 24 steps on 20, its costs after 0.3 and 1 seconds of processor "
-    "time, the sampling of 20 solutions included, are below those with random seeds, by more at the shorter limit.",
+    "On 20 customers, with samples of a policy that was trained for 8 steps as seeds, the mean cost is below that with "
+    "random seeds at the start and after 20, 50 and 200 generations, by less and less.",
     slow=True,
 )
 def a_policys_solutions_are_better_seeds() -> Finding:
-    world = Routes("cvrp", PLACES)
-    policy = resized(dispatcher("rloo", TASK, 0, STEPS), f"routes:cvrp?places={PLACES}")
-    shown = dict[str, float]()
-    for limit in (0.3, 1.0):
-        found = {"policy": list[float](), "random": list[float]()}
-        for seed in range(1, 17, 2):
-            instance, key = world.instance(seed), Key.of(seed)
-            begun = time.process_time()
-            orders = policy_orders(policy, world, seed, SAMPLES, key)
-            left = max(0.0, limit - (time.process_time() - begun))
-            found["policy"].append(float(improved(instance, orders, key, seconds=left)[1][-1]))
-            orders = random_orders(instance, SAMPLES, key)
-            found["random"].append(float(improved(instance, orders, key, seconds=limit)[1][-1]))
-        shown |= {f"{name} {limit} s": float(np.mean(costs)) for name, costs in found.items()}
-    gains = [shown[f"random {limit} s"] - shown[f"policy {limit} s"] for limit in (0.3, 1.0)]
-    return Finding(gains[0] > gains[1] > 0, say(**shown))
+    task = "routes:cvrp?places=20"
+    world, policy, moments = routes_of(task), dispatcher("rloo", task, 0, 8), [0, 20, 50, 200]
+    gains = []
+    for seed in range(1, 17, 2):
+        instance, key = world.instance(seed), Key.of(seed)
+        firsts = policy_orders(policy, world, seed, 20, key), random_orders(instance, 20, key)
+        seeded, by_chance = (improved(instance, first, key, generations=200)[1][moments] for first in firsts)
+        gains.append(by_chance - seeded)
+    mean = np.mean(gains, 0)
+    return Finding(bool((np.diff(mean) < 0).all() and mean[-1] > 0), say(gains=mean.tolist()))
