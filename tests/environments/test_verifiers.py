@@ -70,7 +70,7 @@ def taskset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_taskset_is_played_and_scored_by_its_own_environment(taskset: str) -> None:
     task: Any = find(f"{taskset}?count=12")
     assert task.size("train") + task.size("eval") == 12
-    prompts = {task.scenario(split, n).prompt for split in ("train", "eval") for n in range(task.size(split))}
+    prompts = {str(task.scenario(split, n).prompt) for split in ("train", "eval") for n in range(task.size(split))}
     assert len(prompts) == 12
     scenario = task.scenario("train", 0)
     asked: list[Any] = []
