@@ -237,9 +237,14 @@ def _rewards(text: str, where: str) -> dict[str, float]:
     return rewards
 
 
+def harbor_task(name: str, settings: Mapping[str, str]) -> HarborTask:
+    """The task of a name with its settings."""
+    return HarborTask(name.removeprefix("harbor:"), settings)
+
+
 HARBOR = TaskForm(
     name="harbor:PATH",
     description="a folder of tasks in Harbor's form, each in a container, e.g. harbor:terminal-bench/tasks",
     family="packages",
-    make=lambda name, settings: HarborTask(name.removeprefix("harbor:"), settings),
+    make=harbor_task,
 )

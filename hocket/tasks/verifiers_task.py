@@ -179,9 +179,14 @@ def _first(error: Any) -> str:
     return " ".join(str(error).split()).partition(". ")[0][:300]
 
 
+def verifiers_task(name: str, settings: Mapping[str, str]) -> VerifiersTask:
+    """The task of a name with its settings."""
+    return VerifiersTask(name.removeprefix("verifiers:"), settings)
+
+
 VERIFIERS = TaskForm(
     name="verifiers:NAME",
     description="an environment of the library verifiers, e.g. verifiers:gsm8k",
     family="packages",
-    make=lambda name, settings: VerifiersTask(name.removeprefix("verifiers:"), settings),
+    make=verifiers_task,
 )
