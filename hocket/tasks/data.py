@@ -103,7 +103,7 @@ class Data(TextTask):
         self.example = _common(rows)
         usual = NEUTRAL if self.example in (Example.PAIR, Example.LABELLED) else {}
         self._columns = {name: usual.get(name) for row in rows for name in row.columns}
-        self._rows, self.left_out = _held_out(rows) if held_out else divided(rows, eval_share, self.name)
+        self._rows, self.left_out = divided(rows, eval_share, self.name)
         if self.example is Example.LABELLED and not held_out:
             _check_labels(self._rows["train"], self.name)
         self._match, self.verifier = ExactMatch(extract=extract), verifier
@@ -213,8 +213,10 @@ def divided(
     """The rows of each split in the file's order, and the lines left out.
 
     A prompt is in evaluation if any of its rows says so, else in training if one says so, else by its hash.
-    Evaluation has each prompt once.
+    Evaluation has each prompt once. With the share 1 nothing is for training.
     """
+    if eval_share == 1:
+        return _held_out(rows)
     said: dict[str, Split | None] = {}
     for row in rows:
         if said.get(row.content) != "eval":

@@ -120,8 +120,9 @@ class EvaluatedTask(TextTask):
         """Those of training, with room for the longer answers of both."""
         suggestions = dict(self.trained.suggest(recipe))
         lengths = [task.suggest(recipe).get("decoding.max_tokens") for task in (self.trained, self.evaluated)]
-        if all(length is not None for length in lengths):
-            suggestions["decoding.max_tokens"] = max(lengths)
+        stated = [int(length) for length in lengths if length is not None]
+        if len(stated) == len(lengths):
+            suggestions["decoding.max_tokens"] = max(stated)
         return suggestions
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:

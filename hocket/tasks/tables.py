@@ -6,7 +6,7 @@ import ast
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -55,7 +55,10 @@ def read_table(path: Path, names: Mapping[str, str] | None = None) -> list[Recor
     if path.is_dir():
         raise ConfigurationError(f"{path} is a folder; name a {' or '.join(SUFFIXES)} file in it")
     meanings = {column: name for name, column in (names or {}).items()}
-    readers = {".csv": partial(_csv_records, meanings=meanings), ".parquet": _parquet_records}
+    readers: dict[str, Callable[[Path], Iterator[Record]]] = {
+        ".csv": partial(_csv_records, meanings=meanings),
+        ".parquet": _parquet_records,
+    }
     rows = list(readers.get(path.suffix.lower(), _json_records)(path))
     if not rows:
         kind = "JSON object with a prompt per line" if path.suffix.lower() not in readers else "row per example"

@@ -1,7 +1,6 @@
 """The chat loop with which tasksets of `verifiers` are played: in this process, over the model's own endpoint.
 
-`verifiers` finds harnesses by the name of a module, and this module imports `verifiers`, so only `verifiers_task` imports
-it.
+`verifiers` finds harnesses by the name of a module. This module imports `verifiers`; only `verifiers_task` imports it.
 """
 
 from __future__ import annotations

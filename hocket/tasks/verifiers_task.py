@@ -95,7 +95,8 @@ class VerifiersTask(TextTask):
     def success(self, trajectory: Trajectory) -> float:
         """The episode's reward, clipped to [0, 1]."""
         score = trajectory.scores.get("reward")
-        return 0.0 if score is None or score.value is None else min(max(float(score.value), 0.0), 1.0)  # type: ignore[arg-type]
+        value = None if score is None else score.value
+        return min(max(float(value), 0.0), 1.0) if isinstance(value, (int, float)) else 0.0
 
     async def _play(self, base_url: str, scenario: Scenario) -> Outcome:
         """One episode, with the policy behind `base_url`."""
@@ -178,9 +179,14 @@ def _first(error: Any) -> str:
     return " ".join(str(error).split()).partition(". ")[0][:300]
 
 
+def verifiers_task(name: str, settings: Mapping[str, str]) -> VerifiersTask:
+    """The task of a name with its settings."""
+    return VerifiersTask(name.removeprefix("verifiers:"), settings)
+
+
 VERIFIERS = TaskForm(
     name="verifiers:NAME",
     description="an environment of the library verifiers, e.g. verifiers:gsm8k",
     family="packages",
-    make=lambda name, settings: VerifiersTask(name.removeprefix("verifiers:"), settings),
+    make=verifiers_task,
 )
