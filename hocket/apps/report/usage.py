@@ -165,7 +165,13 @@ def usages(folder: Path | None = None) -> tuple[DefinitionUsage, ...]:
 def _usages(folder: Path) -> tuple[DefinitionUsage, ...]:
     graph = Graph(read_package(folder))
     engine = graph.reached(
-        [key for key in graph.references if under(key[0], ENGINE)], lambda key: not under(key[0], [METHODS])
+        # Environments that people name by --task.
+        "hocket.tasks.harbor",
+        "hocket.tasks.verifiers_task",
+        "hocket.tasks.verifiers_harness",
+        "hocket.agents.tools.container",
+        [key for key in graph.references if under(key[0], ENGINE)],
+        lambda key: not under(key[0], [METHODS]),
     )
     rows, claims = _rows(graph, engine)
     return tuple(
