@@ -35,6 +35,10 @@ PUBLIC: Mapping[str, str] = {
     "hocket.agents.environments.browser": "any page in a browser",
     "hocket.agents.environments.miniwob": "an outside benchmark",
     "hocket.tasks.miniwob": "an outside benchmark",
+    "hocket.tasks.harbor": "outside benchmarks",
+    "hocket.agents.tools.container": "what they run in",
+    "hocket.tasks.verifiers_task": "an outside library",
+    "hocket.tasks.verifiers_harness": "an outside library",
     "hocket.tasks.torch_worlds": "outside worlds of torch tensors",
     "hocket.agents.environments.pogema": "an outside library's worlds",
     "hocket.agents.search.gepa": "an outside library's search",
@@ -165,13 +169,7 @@ def usages(folder: Path | None = None) -> tuple[DefinitionUsage, ...]:
 def _usages(folder: Path) -> tuple[DefinitionUsage, ...]:
     graph = Graph(read_package(folder))
     engine = graph.reached(
-        # Environments that people name by --task.
-        "hocket.tasks.harbor",
-        "hocket.tasks.verifiers_task",
-        "hocket.tasks.verifiers_harness",
-        "hocket.agents.tools.container",
-        [key for key in graph.references if under(key[0], ENGINE)],
-        lambda key: not under(key[0], [METHODS]),
+        [key for key in graph.references if under(key[0], ENGINE)], lambda key: not under(key[0], [METHODS])
     )
     rows, claims = _rows(graph, engine)
     return tuple(
