@@ -104,7 +104,7 @@ def of(given: Any, held_out: bool = False) -> Task:
     from hocket.tasks.data import from_rows, is_rows
 
     if is_rows(given):
-        return from_rows(given, **({"eval_share": 1.0} if held_out else {}))
+        return from_rows(given, eval_share=1.0) if held_out else from_rows(given)
     # Found by name, since tasks of users need the tasks that find others by name.
     users: Any = importlib.import_module(TASKS.own["FILE.py:NAME"].module)
     return cast("Task", users.task_of(given, name_of(given), held_out=held_out))

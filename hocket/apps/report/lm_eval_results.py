@@ -73,7 +73,9 @@ def sanitised(name: str) -> str:
 def _sample(number: int, trajectory: Trajectory, success: float, task: Task, config: Config) -> dict[str, Any]:
     """A line of the file of samples."""
     scenario = trajectory.scenario
-    prompt = scenario.prompt if isinstance(scenario.prompt, str) else json.dumps(list(scenario.prompt), default=str)
+    prompt = (
+        scenario.prompt if isinstance(scenario.prompt, str) else json.dumps(list(scenario.prompt or ()), default=str)
+    )
     doc = {**scenario.metadata, "id": unmarked(scenario.id), "prompt": scenario.prompt, "answer": scenario.answer}
     target = "" if scenario.answer is None else str(scenario.answer)
     label = getattr(task, "label", None)

@@ -15,9 +15,8 @@ from hocket import __version__
 from hocket.apps.report.cards import card
 from hocket.apps.report.chart import Chart, ChartLine
 from hocket.apps.report.page import asset, drawn, duration, percent, plain, template
-from hocket.apps.studies.atlas import COMMON
 from hocket.lab.claims import atlas as data
-from hocket.lab.claims.atlas import GRADIENT, MARGIN, AtlasRun, FigureInterval, Standing, standings
+from hocket.lab.claims.atlas import COMMON, GRADIENT, MARGIN, AtlasRun, FigureInterval, Standing, standings
 from hocket.lab.claims.learns_check import in_words
 
 Outcome = Literal["learns", "behind", "not learnt", "diverged", "failed"]

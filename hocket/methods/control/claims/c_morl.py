@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
@@ -14,8 +15,7 @@ from hocket.lab.exact.mdp import Array, softmax
 from hocket.methods.control.c_morl import C_MORL, ConstrainedFront, archived, chosen, crowding, greedy, sloped
 
 claim = Claims("c-morl", "arXiv:2410.02236")
-SOLVER = C_MORL.solver
-assert isinstance(SOLVER, ConstrainedFront)
+SOLVER = cast(ConstrainedFront, C_MORL.solver)
 
 
 def _scaled(world: TwoAims, policies: Array) -> Array:
@@ -145,10 +145,10 @@ def crowding_distances_are_of_neighbours() -> Finding:
     by_hand = [np.inf, np.inf, 5 / 10 + 8 / 10, 6 / 10 + 8 / 10]
     order, tried = [], np.zeros(4, np.int64)
     for _ in range(5):
-        order.append(chosen(points, tried))
+        order.append(chosen(points, tried.astype(np.float64)))
         tried[order[-1]] += 1
     held = np.allclose(distance[2:], by_hand[2:]) and np.isinf(distance[:2]).all() and order == [0, 1, 3, 2, 0]
-    return Finding(held, say(distance=distance[2:].tolist(), order=order))
+    return Finding(bool(held), say(distance=distance[2:].tolist(), order=order))
 
 
 @claim("Of equal returns the archive keeps the first, and a policy that dominates others takes their place.")

@@ -16,7 +16,6 @@ from hocket.methods.control.sequoia.world import (
     GOOD,
     LEVELS,
     CoupledArms,
-    Family,
     changes,
     coupled,
     coupling,
@@ -24,8 +23,7 @@ from hocket.methods.control.sequoia.world import (
 )
 
 claim = Claims("sequoia", "arXiv:2503.01919")
-SOLVER = SEQUOIA.solver
-assert isinstance(SOLVER, CombinatorialQ)
+SOLVER = cast(CombinatorialQ, SEQUOIA.solver)
 
 
 def _by_hand(network: ReluNetwork, x: Array) -> float:
@@ -139,7 +137,7 @@ def it_learns_what_the_programme_of_one_step_does_not() -> Finding:
     shares: dict[str, float] = {}
     myopic = []
     for family in ("sets", "matchings"):
-        world = coupled(cast(Family, family), 4)
+        world = coupled(family, 4)
         state = SOLVER.init(world, Key.of(0))
         for number in range(SEQUOIA.steps):
             state, _ = SOLVER.step(world, state, Key.of(0).derive(number))

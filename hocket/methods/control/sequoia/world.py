@@ -86,7 +86,8 @@ def _bounded(arms: int, rows: Array, upper: Array) -> Coupling:
 def edges(arms: int) -> list[tuple[int, int]]:
     """The two ends of each arm of a matching."""
     side = int(np.ceil(np.sqrt(arms)))
-    every = sorted(itertools.product(range(side), repeat=2), key=lambda ends: ((ends[1] - ends[0]) % side, ends))
+    pairs = [(left, right) for left in range(side) for right in range(side)]
+    every = sorted(pairs, key=lambda ends: ((ends[1] - ends[0]) % side, ends))
     return every[:arms]
 
 

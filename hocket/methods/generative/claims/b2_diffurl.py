@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -36,16 +36,16 @@ def branches(rollout: BackwardSampling, samples: int) -> list[Trajectory]:
 
 @claim("The trained steps are the last k, and k grows towards the first until all are trained.")
 def the_window_grows_towards_the_first() -> Finding:
-    rollout = B2_DIFFURL.rollout
-    reach = {step: rollout.at(step).window for step in (1, 10, 11, 21, 31, 99)}  # type: ignore[attr-defined]
+    rollout = cast(BackwardSampling, B2_DIFFURL.rollout)
+    reach = {step: rollout.at(step).window for step in (1, 10, 11, 21, 31, 99)}
     counts = [window.count for window in reach.values()]
-    ends = all(window.first + window.count == 10 for window in reach.values())
+    ends = all(window.first + (window.count or 0) == 10 for window in reach.values())
     return Finding(ends and counts == [4, 4, 6, 8, 10, 10], say(steps=counts))
 
 
 @claim("A branch set shares its fork; steps before it are no decisions; pictures vary by the noise after it alone.")
 def a_branch_set_varies_by_the_interval_alone() -> Finding:
-    rollout = B2_DIFFURL.rollout.at(1)  # type: ignore[attr-defined]
+    rollout = cast(BackwardSampling, B2_DIFFURL.rollout).at(1)
     output = branches(rollout, 64)
     forks = np.stack([entry.turns[0].observation["state"][0] for entry in output])
     decisions = {len(entry.turns[0]) for entry in output}

@@ -48,7 +48,8 @@ def recorded(seed: int, size: int, probes: int, shift: float = 0.0) -> dict[str,
 
 
 def standardised(rewards: Sequence[float]) -> np.ndarray:
-    return (np.array(rewards) - np.mean(rewards)) / (np.std(rewards, ddof=1) + 1e-6)
+    scaled: np.ndarray = (np.array(rewards) - np.mean(rewards)) / (np.std(rewards, ddof=1) + 1e-6)
+    return scaled
 
 
 @claim(
@@ -113,8 +114,8 @@ def a_probe_is_minus_the_error() -> Finding:
         noise = turn.action + entry.final_state
         state = (1 - level.numpy()[:, None]) * entry.final_state + level.numpy()[:, None] * noise
         words = torch.from_numpy(
-            np.repeat(SHAPE.encode(requests[int(entry.scenario.id[1])].scenario.prompt)[None], 3, 0)
-        )  # type: ignore[arg-type]
+            np.repeat(SHAPE.encode(str(requests[int(entry.scenario.id[1])].scenario.prompt))[None], 3, 0)
+        )
         with torch.no_grad():
             velocity = policy.module(torch.from_numpy(state).float(), level.float(), words.long()).double().numpy()
         errors.append(np.square(noise - np.asarray(entry.final_state) - velocity).sum(1))

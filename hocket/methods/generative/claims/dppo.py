@@ -47,11 +47,11 @@ def by_hand(rows: list[dict[str, Any]], steps: int) -> tuple[list[np.ndarray], l
     credits = []
     for row in rows:
         reward = np.array(row["token_scores"]["earned"]).reshape(-1, steps).sum(1)
-        value, running, credit = [*np.array(row["value"])[::steps], 0.0], 0.0, []
+        value, running, backwards = [*np.array(row["value"])[::steps], 0.0], 0.0, []
         for move in reversed(range(len(reward))):
             running = reward[move] + 0.99 * value[move + 1] - value[move] + 0.99 * 0.95 * running
-            credit.append(running)
-        credits.append(np.array(credit[::-1]))
+            backwards.append(running)
+        credits.append(np.array(backwards[::-1]))
     every = np.concatenate(credits)
     middle, spread = every.mean(), every.std(ddof=1) + 1e-8
     place = np.arange(steps)

@@ -210,8 +210,9 @@ class SparseGraph(Solver):
         single = single @ weights["single_out"] + weights["single_out_bias"]
         both = torch.cat([sight[:, ends[:, 0]], sight[:, ends[:, 1]], sides], 2)
         hidden = torch.relu(both @ weights["pair_in"] + weights["pair_in_bias"])
-        form = (hidden @ weights["pair_out"] + weights["pair_out_bias"]).unflatten(2, (self.represent, self.represent))
-        return single, weights["action"] @ form @ weights["action"].T
+        form = hidden @ weights["pair_out"] + weights["pair_out_bias"]
+        square = form.reshape(*form.shape[:2], self.represent, self.represent)
+        return single, weights["action"] @ square @ weights["action"].T
 
     def payoffs(self, world: Sensors, weights: Weights, states: Ints, key: Key) -> Payoffs:
         """The graph of each state."""

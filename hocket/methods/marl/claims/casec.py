@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -14,8 +15,7 @@ from hocket.methods.marl.casec.method import CASEC, Payoffs, SparseGraph, max_su
 from hocket.methods.marl.casec.world import ACTIONS, COST, PAY, REST, sensors
 
 claim = Claims("casec", "arXiv:2106.02886")
-SOLVER = CASEC.solver
-assert isinstance(SOLVER, SparseGraph)
+SOLVER = cast(SparseGraph, CASEC.solver)
 
 
 def _random(ends: torch.Tensor, agents: int, seed: int, count: int = 200, actions: int = 3) -> Payoffs:
@@ -149,7 +149,8 @@ def the_loss_is_that_of_the_backup_and_of_variances() -> Finding:
     return below(1e-4, off=off, loss=abs(expected - float(loss)) / expected)
 
 
-Factors = tuple[list[np.ndarray[tuple[int, ...], np.dtype[np.float64]]], ...]
+Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+Factors = tuple[list[Array], list[Array]]
 
 
 def _by_hand(weights: dict[str, torch.Tensor], state: int) -> Factors:
@@ -168,7 +169,7 @@ def _by_hand(weights: dict[str, torch.Tensor], state: int) -> Factors:
     return single, pairs
 
 
-def _summed(single: list[np.ndarray], pairs: list[np.ndarray], actions: list[int]) -> float:  # type: ignore[type-arg]
+def _summed(single: list[Array], pairs: list[Array], actions: list[int]) -> float:
     """Q with the edges of the highest scores."""
     rank = [max(table.var(0).max(), table.var(1).max()) for table in pairs]
     best = np.argsort(rank)[::-1][: round(SOLVER.share * len(pairs))]

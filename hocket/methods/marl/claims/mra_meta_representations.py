@@ -6,7 +6,7 @@ import functools
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -24,8 +24,7 @@ from hocket.methods.marl.mra_meta_representations import (
 )
 
 claim = Claims("mra-meta-representations", "arXiv:2108.12988")
-SOLVER = MRA_META_REPRESENTATIONS.solver
-assert isinstance(SOLVER, LatentStrategies)
+SOLVER = cast(LatentStrategies, MRA_META_REPRESENTATIONS.solver)
 UNSEEN = (6, 11)
 
 
