@@ -321,6 +321,7 @@ class Rollout(Stage):
     """Samples trajectories for the scenarios of a step; it may read scores and sample more."""
 
     room = "rollout"
+    retrospective: ClassVar[bool] = False  # Whether its decisions probe finished samples, which tell no KL.
 
     @fact
     def samples(self) -> int | None:
@@ -331,11 +332,6 @@ class Rollout(Stage):
     def replays(self) -> Example | None:
         """The responses that it takes from the scenarios instead of sampling; None if it samples."""
         return next((part.replays for part in self.parts() if isinstance(part, Rollout)), None)
-
-    @fact
-    def retrospective(self) -> bool:
-        """Whether its decisions probe finished samples: they are no draws, so no KL can be estimated from them."""
-        return any(part.retrospective for part in self.parts() if isinstance(part, Rollout))
 
     def unfit(self, prompts: int) -> str | None:
         """Why it cannot sample `prompts` scenarios per step, with the correction, as one sentence; None if it can."""

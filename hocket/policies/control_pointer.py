@@ -55,8 +55,8 @@ class Pointer(Carrying):
         width, self.blocks = layers_of(hidden, key)
         self.slots, self.acts, self.width, self.heads = slots, acts, width, HEADS if width % HEADS == 0 else 1
         self.talk, self.apart = None, False
-        own = inputs - slots.count * slots.size
-        shared = own - slots.pointers * slots.each
+        personal = inputs - slots.count * slots.size
+        shared = personal - slots.pointers * slots.each
         self.moving = (slots.size - 1 - slots.fixed) // slots.pointers
         self.into, self.last = linear(slots.fixed, width, key.derive("into")), nn.LayerNorm(width)
         self.asks = linear(shared + slots.each - 1, width, key.derive("asks"))
@@ -105,19 +105,19 @@ class Pointer(Carrying):
         slots, (steps, pointers) = self.slots, (inputs.shape[1], self.slots.pointers)
         end, mine = slots.own + slots.count * slots.size, slots.own - pointers * slots.each
         shared = torch.cat([inputs[..., :mine], inputs[..., end:]], -1)
-        own = _parted(inputs[..., mine : slots.own], -1, (pointers, slots.each))
+        personal = _parted(inputs[..., mine : slots.own], -1, (pointers, slots.each))
         rows = self._rows(inputs)
-        place = own[..., 0].long().clamp(0, slots.count - 1)
-        asked = torch.cat([shared[:, :, None].expand(-1, -1, pointers, -1), own[..., 1:]], -1)
+        place = personal[..., 0].long().clamp(0, slots.count - 1)
+        question = torch.cat([shared[:, :, None].expand(-1, -1, pointers, -1), personal[..., 1:]], -1)
         used = (encoding.abs().sum(-1) > 0).sum(2).clamp(min=1)
         middle = self.whole(encoding.sum(2) / used[..., None])
-        query = self._in_profiles(self.asks(asked)) + middle[:, :, None]
+        query = self._in_profiles(self.asks(question)) + middle[:, :, None]
         index = self._in_profiles(place[..., None])
         query = query + self.at(encoding.gather(2, index.expand(*index.shape[:3], self.width)))
         if self.talk is not None:
-            told = self._together(query, steps).flatten(0, 1)
+            messages = self._together(query, steps).flatten(0, 1)
             everyone = torch.ones(1, 1, 1, pointers, dtype=torch.bool, device=inputs.device)
-            query = self._in_profiles(_parted(self.talk(told, everyone), 0, (len(inputs), steps)))
+            query = self._in_profiles(_parted(self.talk(messages, everyone), 0, (len(inputs), steps)))
         there = rows[..., 0] > 0  # Below, V = U * profiles, and R the queries of each.
         there = self._in_profiles(there[:, :, None].expand(-1, -1, pointers, -1)).flatten(0, 1)
         changes = _parted(rows[..., 1 + slots.fixed :], -1, (pointers, self.moving)).transpose(2, 3)

@@ -49,6 +49,7 @@ KNOWN: dict[tuple[str, str], int] = {
     # learners
     ("hocket/distributed/cluster/ranks.py", "init_process_group"): 1,
     # programs
+    ("hocket/distributed/cluster/nodes.py", "init"): 1,
     ("hocket/distributed/cluster/ray.py", "init"): 1,
     ("hocket/engine/vllm_child.py", "LLM"): 1,
     # without an address: pairs, and descriptors of what is open

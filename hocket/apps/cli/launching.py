@@ -57,7 +57,7 @@ def _flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, pairs: Pairs) -> int:
-    from hocket.apps.launch.jobs import Job, on_cluster
+    from hocket.apps.launch.jobs import LaunchJob, on_cluster
     from hocket.apps.launch.sending import PLACES, send_job, write_job
 
     _check(options)
@@ -67,7 +67,7 @@ def _run(options: argparse.Namespace, pairs: Pairs) -> int:
     _check_command(words)
     queue = [f"--{flag}={getattr(options, flag)}" for flag in HERE["slurm"] if getattr(options, flag)]
     extra = shlex.split(" ".join(options.option)) if options.place == "ssh" else options.option
-    job = Job(
+    job = LaunchJob(
         name=options.name or "hocket",
         words=words,
         nodes=nodes,

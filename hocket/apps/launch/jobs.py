@@ -23,7 +23,7 @@ GRACE = 180
 
 
 @dataclass(frozen=True)
-class Job:
+class LaunchJob:
     """What is to run, and with which resources.
 
     Attributes:
@@ -77,7 +77,7 @@ def on_cluster(words: Sequence[str], nodes: int) -> list[str]:
     return [*words, "--cluster", "auto"]
 
 
-def slurm(job: Job) -> str:
+def slurm(job: LaunchJob) -> str:
     """A batch script for `sbatch`."""
     settings = {
         "job-name": job.name,
@@ -126,7 +126,7 @@ def slurm(job: Job) -> str:
     return "\n".join(lines) + "\n"
 
 
-def ssh(job: Job) -> str:
+def ssh(job: LaunchJob) -> str:
     """A script that runs here and starts the command on other machines."""
     first, *others = job.hosts
     options = shlex.join(job.options)
@@ -163,7 +163,7 @@ def ssh(job: Job) -> str:
     return "\n".join(lines) + "\n"
 
 
-def k8s(job: Job) -> str:
+def k8s(job: LaunchJob) -> str:
     """A manifest for `kubectl`: a Job, or on several nodes a RayJob of the KubeRay operator (1.5 or later)."""
     head = {"name": job.name, **({"namespace": job.namespace} if job.namespace else {})}
     if job.nodes == 1:
@@ -187,7 +187,7 @@ def k8s(job: Job) -> str:
     return f"# {MARK} k8s.\n" + yaml.safe_dump(manifest, sort_keys=False, width=110)
 
 
-def _pod(job: Job, name: str, command: Sequence[str] = ()) -> dict[str, Any]:
+def _pod(job: LaunchJob, name: str, command: Sequence[str] = ()) -> dict[str, Any]:
     """A pod with one container."""
     wanted = {"cpu": job.cpus and str(job.cpus), "memory": job.memory, "nvidia.com/gpu": job.gpus and str(job.gpus)}
     resources = {resource: value for resource, value in wanted.items() if value}
@@ -201,7 +201,7 @@ def _pod(job: Job, name: str, command: Sequence[str] = ()) -> dict[str, Any]:
     return {"containers": [container], "volumes": [volume]}
 
 
-def _ray_share(job: Job) -> str:
+def _ray_share(job: LaunchJob) -> str:
     """What Ray may use of a node, where the job says it."""
     known = {"num-cpus": job.cpus, "num-gpus": job.gpus}
     return "".join(f" --{name}={value}" for name, value in known.items() if value is not None)

@@ -8,32 +8,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hocket.apps.launch.jobs import MARK, Job, k8s, slurm, ssh
+from hocket.apps.launch.jobs import MARK, LaunchJob, k8s, slurm, ssh
 from hocket.core.errors import ConfigurationError, HocketError
 
 
 @dataclass(frozen=True)
-class Place:
+class Destination:
     """Where jobs run.
 
     Attributes:
         write: gives the file of a job. suffix: of its name. send: the command before the file's name that sends it.
     """
 
-    write: Callable[[Job], str]
+    write: Callable[[LaunchJob], str]
     suffix: str
     send: tuple[str, ...]
 
 
-PLACES: Mapping[str, Place] = {
-    "slurm": Place(slurm, ".sbatch", ("sbatch",)),
-    "k8s": Place(k8s, ".yaml", ("kubectl", "create", "-f")),
-    "ssh": Place(ssh, ".sh", ("bash",)),
+PLACES: Mapping[str, Destination] = {
+    "slurm": Destination(slurm, ".sbatch", ("sbatch",)),
+    "k8s": Destination(k8s, ".yaml", ("kubectl", "create", "-f")),
+    "ssh": Destination(ssh, ".sh", ("bash",)),
 }
 """By the first word of `hocket launch`."""
 
 
-def write_job(place: Place, job: Job, out: str | None) -> Path:
+def write_job(place: Destination, job: LaunchJob, out: str | None) -> Path:
     """Writes the file of a job: `out`, or one named after it. A file of an earlier launch is replaced.
 
     Raises:
@@ -46,7 +46,7 @@ def write_job(place: Place, job: Job, out: str | None) -> Path:
     return file
 
 
-def send_job(place: Place, file: Path) -> str:
+def send_job(place: Destination, file: Path) -> str:
     """Sends a job and returns what the program printed; that of ssh runs here, until the command ends.
 
     Raises:

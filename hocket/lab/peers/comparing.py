@@ -86,7 +86,7 @@ def distance(entry: PeerComparison, recipe: Recipe, *, gap: float, batches: int 
         pulled = torch.autograd.grad(theirs, list(leaves.values()), allow_unused=True, materialize_grads=True)
         ours = inspect(recipe, document)
         mine = torch.cat([_flat(ours.get(name), int(batch.mask.sum())) for name in leaves])
-        flat = torch.cat([one[batch.mask > 0] for one in pulled])
+        flat = torch.cat([column[batch.mask > 0] for column in pulled])
         scale = max(float(flat.abs().max()), float(mine.abs().max()), 1e-12)
         value = max(value, abs(float(theirs.detach()) - ours["loss"]) / max(abs(ours["loss"]), scale))
         gradient = max(gradient, float((flat - mine).abs().max()) / scale)
@@ -134,6 +134,6 @@ def _turns(rng: np.random.Generator, length: int, least: int, what: str) -> dict
     turn = [sum(begin <= place for begin in begins) - 1 for place in range(length)]
     brought: dict[str, Any] = {"turn": turn, "info": {"beliefs": rng.random(count).tolist()}}
     if what == "rewards":
-        brought["turn_scores"] = [{"reward": one} for one in (rng.random(count) - 1.0).tolist()]
+        brought["turn_scores"] = [{"reward": paid} for paid in (rng.random(count) - 1.0).tolist()]
         brought["agent"] = [("first", "second")[n % 2] for n in range(count)]
     return brought

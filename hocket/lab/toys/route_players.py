@@ -1,4 +1,4 @@
-"""Trained dispatchers of `routes:KIND`, and the routes that they and a rule of thumb make."""
+"""Trained dispatchers of rows, and the routes that a fleet makes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket import tasks
-from hocket.core.keys import Key
 from hocket.lab.claims.shipped_check import configured
 from hocket.policies.control import ControlPolicy
 from hocket.recipe import Recipe
@@ -37,35 +36,9 @@ def dispatcher(recipe: str | Recipe, task: str, seed: int, steps: int) -> Contro
     return cast(ControlPolicy, parts.lead.policy)
 
 
-def resized(policy: ControlPolicy, task: str) -> ControlPolicy:
-    """A policy with the same weights for a task with another number of rows."""
-    other = cast(JointTask, tasks.find(task))
-    wide = ControlPolicy(other.spaces(other.world.agents), key=policy.key, network=policy.network)
-    for part in policy.attached:
-        wide.attach(part)
-    wide.module.load_state_dict(policy.module.state_dict())
-    return wide
-
-
 def routes_of(task: str) -> Routes:
     """The world of a task."""
     return cast(Routes, cast(JointTask, tasks.find(task)).world)
-
-
-def by_policy(policy: ControlPolicy, key: Key | None = None) -> Chooser:
-    """Greedy choices where there is no key, sampled ones else. It plays one batch of episodes from their beginning."""
-    held: list[NDArray[np.float32]] = []
-    draw = (key or Key.of(0)).numpy()
-
-    def choose(fleet: VehicleRoutes, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
-        count = len(allowed)
-        if not held:
-            held.append(np.zeros((count, policy.carries), np.float32))
-        uniforms = np.clip(draw.random((count, policy.draws)), 1e-12, 1 - 1e-12)
-        warm = np.full(count, float(key is not None), np.float32)
-        return policy.sample(fleet.seen()[0], uniforms, warm, allowed, held[0])[0]
-
-    return choose
 
 
 def nearest(fleet: VehicleRoutes, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -94,5 +67,5 @@ def costs(world: Routes, choose: Chooser, seeds: Sequence[int]) -> tuple[Array, 
     while live.any():
         moved = fleet.step([choose(fleet, fleet.allowed()[0])], live)
         live, decisions = live & ~moved.terminated[:, 0], decisions + 1
-    found = [checked_cost(world.instance(seed), fleet.routes(slot)) for slot, seed in enumerate(seeds)]
-    return np.array(found), decisions
+    totals = [checked_cost(world.instance(seed), fleet.routes(slot)) for slot, seed in enumerate(seeds)]
+    return np.array(totals), decisions

@@ -1,4 +1,4 @@
-"""Vehicles that differ in whom they may serve and where they earn more: CAMP (arXiv:2501.02977).
+"""Vehicles that serve different customers and earn more at different places: CAMP (arXiv:2501.02977).
 
 Every customer has an embedding for each vehicle, from what is common and what is that vehicle's own (`Profiles`); the
 vehicles' queries read each other's, and all choose at once, as in PARCO. The world is `routes:profiles`, whose masks

@@ -144,9 +144,9 @@ class LatentCourse(WrappedCourse):
         self.latent = np.where(first[:, None], action[:, 1:], self.latent).astype(np.float32)
         moved = self._course.step([action[:, 0].astype(np.int64)], moves)
         self.chosen = self.chosen | live
-        here = moves[:, None]
+        playing = moves[:, None]
         return Moved(
-            np.where(here, moved.rewards, 0.0), moved.terminated & here, moved.truncated & here, moved.failures
+            np.where(playing, moved.rewards, 0.0), moved.terminated & playing, moved.truncated & playing, moved.failures
         )
 
     def seen(self) -> list[NDArray[np.float32]]:
@@ -291,10 +291,10 @@ class Evolution:
         moving = size / math.sqrt(1 - (1 - rate) ** (2 * self.generations)) < (1.4 + 2 / (len(move) + 1)) * self.length
         rate = self.path_rate
         self.path = (1 - rate) * self.path + moving * math.sqrt(rate * (2 - rate) * self.mass) * move
-        one, many = self.one_rate, self.many_rate
-        kept = 1 - one - many + (not moving) * one * rate * (2 - rate)
+        rank_one, rank_many = self.one_rate, self.many_rate
+        decay = 1 - rank_one - rank_many + (not moving) * rank_one * rate * (2 - rate)
         spread = (moves * self.weights[:, None]).T @ moves
-        self.covariance = kept * self.covariance + one * np.outer(self.path, self.path) + many * spread
+        self.covariance = decay * self.covariance + rank_one * np.outer(self.path, self.path) + rank_many * spread
         self.deviation *= math.exp(self.step_rate / self.damping * (size / self.length - 1))
 
 
@@ -303,10 +303,10 @@ def search_latent(
 ) -> Array:
     """The best return of an instance after each of `budget` greedy rollouts, whose latents CMA-ES chooses."""
     search, draw = Evolution(world.size, population), key.numpy()
-    found = list[Array]()
+    returns = list[Array]()
     for _ in range(math.ceil(budget / population)):
         points = search.ask(draw)
         worth = rollouts(policy, world, [seed] * population, points, None)
         search.tell(points, worth)
-        found.append(worth)
-    return np.asarray(np.maximum.accumulate(np.concatenate(found)[:budget]), np.float64)
+        returns.append(worth)
+    return np.asarray(np.maximum.accumulate(np.concatenate(returns)[:budget]), np.float64)

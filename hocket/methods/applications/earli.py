@@ -118,17 +118,17 @@ def improved(
     missing = max(0, population - len(orders))
     orders = np.concatenate([orders, random_orders(instance, missing, key.derive("more"))])
     cost, _ = split(instance, orders)
-    found, number = list[float](), 0
+    best, number = list[float](), 0
     while True:
         orders, cost = _survivors(orders, cost, population)
-        found.append(float(cost[0]))
+        best.append(float(cost[0]))
         if number == generations or (seconds is not None and time.process_time() - begun >= seconds):
             break
         chosen = draw.integers(0, len(orders), (2, 2, population)).min(1)  # Ranks; the better of two.
         young = children(orders[chosen[0]], orders[chosen[1]], draw)
         orders, cost = np.concatenate([orders, young]), np.concatenate([cost, split(instance, young)[0]])
         number += 1
-    return trips(orders[0], split(instance, orders[:1])[1][0]), np.array(found)
+    return trips(orders[0], split(instance, orders[:1])[1][0]), np.array(best)
 
 
 def _survivors(orders: Orders, cost: Array, count: int) -> tuple[Orders, Array]:

@@ -48,7 +48,7 @@ def tour_costs(places: Array) -> Array:
     ending = np.full((1 << count, count), math.inf)
     for last in range(count):
         ending[1 << last, last] = home[last]
-    sizes = np.array([bin(one).count("1") for one in sets])
+    sizes = np.array([bin(subset).count("1") for subset in sets])
     for size in range(2, count + 1):
         for last in range(count):
             chosen = sets[(sizes == size) & (sets >> last & 1 == 1)]
@@ -73,31 +73,31 @@ def best_cost(problem: RouteProblem, trips: int) -> float:
     several = trip
     if trips > 1 and math.isinf(trip[-1]):
         several = trip.copy()
-        for whole in sets[1:]:
-            parts = _subsets(int(whole))
-            parts = parts[parts & (whole & -whole) > 0]  # The trip that serves the first of them.
-            several[whole] = np.minimum(trip[whole], (trip[parts] + several[whole ^ parts]).min())
+        for union in sets[1:]:
+            parts = _subsets(int(union))
+            parts = parts[parts & (union & -union) > 0]  # The trip that serves the first of them.
+            several[union] = np.minimum(trip[union], (trip[parts] + several[union ^ parts]).min())
     best = np.full(len(sets), math.inf)
     best[0] = 0.0
     for vehicle in range(vehicles):
         mine = several - members @ problem.wishes[vehicle, 1:]
         mine = np.where(members @ problem.closed[vehicle, 1:] > 0, math.inf, mine)
         joined = np.full(len(sets), math.inf)
-        for whole in sets:
-            parts = _subsets(int(whole))
-            pairs = mine[parts], best[whole ^ parts]
-            joined[whole] = (np.maximum(*pairs) if problem.longest else np.add(*pairs)).min()
+        for union in sets:
+            parts = _subsets(int(union))
+            pairs = mine[parts], best[union ^ parts]
+            joined[union] = (np.maximum(*pairs) if problem.longest else np.add(*pairs)).min()
         best = joined
     return float(best[-1])
 
 
 def _subsets(whole: int) -> NDArray[np.int64]:
     """All subsets of a set of bits, itself and none among them."""
-    found = np.zeros(1, np.int64)
+    subsets = np.zeros(1, np.int64)
     for bit in range(whole.bit_length()):
         if whole >> bit & 1:
-            found = np.concatenate([found, found | 1 << bit])
-    return found
+            subsets = np.concatenate([subsets, subsets | 1 << bit])
+    return subsets
 
 
 def one_tree_bound(problem: RouteProblem, rounds: int = 100) -> float:

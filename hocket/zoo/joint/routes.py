@@ -162,11 +162,11 @@ class VehicleRoutes(JointEnvironment):
 
     def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         for slot, seed in zip(slots, seeds, strict=True):
-            one = self.world.instance(seed)
-            self.places[slot], self.demands[slot] = one.places, one.demands
-            self.wishes[slot], self.closed[slot], self.load[slot] = one.wishes, one.closed, one.capacity
-            self.distance[slot] = np.sqrt(((one.places[:, None] - one.places) ** 2).sum(-1))
-            self.scale = one.capacity if self.world.loaded else 1.0
+            drawn = self.world.instance(seed)
+            self.places[slot], self.demands[slot] = drawn.places, drawn.demands
+            self.wishes[slot], self.closed[slot], self.load[slot] = drawn.wishes, drawn.closed, drawn.capacity
+            self.distance[slot] = np.sqrt(((drawn.places[:, None] - drawn.places) ** 2).sum(-1))
+            self.scale = drawn.capacity if self.world.loaded else 1.0
         chosen = list(slots)
         self.open[chosen], self.out[chosen] = True, True
         self.open[chosen, 0] = False
@@ -212,7 +212,7 @@ class VehicleRoutes(JointEnvironment):
         return Moved((before - self._cost())[:, None], over[:, None], np.zeros((width, 1), bool))
 
     def _recall(self, going: NDArray[np.bool_]) -> None:
-        """Sends out the first vehicle that may serve a customer whom none that is out may."""
+        """Sends out the first vehicle that may serve a customer that no vehicle on the road may serve."""
         orphans = self.open[:, None] & ~self.closed
         orphans &= ~(self.out[..., None] & orphans).any(1, keepdims=True)
         needed = orphans.any(2)
@@ -238,12 +238,12 @@ class VehicleRoutes(JointEnvironment):
         (width, vehicles), rows = self.at.shape, self.world.rows
         load = self.load / self.scale if self.world.loaded else np.ones_like(self.load)
         numbers = np.broadcast_to((np.arange(vehicles) + 1) / vehicles, self.at.shape)
-        own = np.stack([self.at, load, self.length, self.out, numbers], -1).reshape(width, -1)
+        of_vehicles = np.stack([self.at, load, self.length, self.out, numbers], -1).reshape(width, -1)
         there = self.open.copy()
         there[:, 0] = True
         parts = [there[..., None], self.places, (self.demands / self.scale)[..., None]]
         if self.world.kind == "profiles":
             parts.append(np.where(self.closed, -1.0, self.wishes / max(self.world.bonus, 1e-9)).transpose(0, 2, 1))
         parts.append(self.distance[np.arange(width)[:, None], self.at].transpose(0, 2, 1))
-        seen = np.concatenate(parts, -1).reshape(width, -1)
-        return [np.concatenate([self.open.sum(1)[:, None] / rows, own, seen], 1).astype(np.float32)]
+        of_rows = np.concatenate(parts, -1).reshape(width, -1)
+        return [np.concatenate([self.open.sum(1)[:, None] / rows, of_vehicles, of_rows], 1).astype(np.float32)]

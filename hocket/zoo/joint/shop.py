@@ -46,8 +46,8 @@ def classic(name: str) -> tuple[Integers, Integers]:
         raise ConfigurationError(
             f"there is no classic job shop {name!r}{nearest(name, known)}; or take a size: shop:6x6"
         )
-    found = known[name]
-    return np.array(found["machines_matrix"], np.int64), np.array(found["duration_matrix"], np.int64)
+    classic = known[name]
+    return np.array(classic["machines_matrix"], np.int64), np.array(classic["duration_matrix"], np.int64)
 
 
 @dataclass(frozen=True)
@@ -197,13 +197,13 @@ class Schedules(JointEnvironment):
         there: NDArray[np.bool_] = np.less(self.done, self.world.machines)
         start = np.where(there, start, 0.0)
         unit = self.durations.mean((1, 2))[:, None]
-        now = np.where(there, start, np.inf).min(1, keepdims=True)
-        now = np.where(np.isfinite(now), now, 0.0)
+        clock = np.where(there, start, np.inf).min(1, keepdims=True)
+        clock = np.where(np.isfinite(clock), clock, 0.0)
         places = np.arange(self.world.machines)
         behind = (self.durations * (places > self.done[..., None])).sum(2)
         slack = self.bound[:, None] - start - duration - behind
         left, free = (np.take_along_axis(rows, machine, 1) for rows in (self.left, self.free))
-        moving = [start - now, duration, start - free, behind, left, slack, start - self.ready]
+        moving = [start - clock, duration, start - free, behind, left, slack, start - self.ready]
         fixed = [self.durations.sum(2) / unit, np.full_like(unit, self.world.machines) + 0 * start]
         parts = [there, *(number / 5 for number in fixed), *(number / unit for number in moving), self.allowed()[0]]
         rows = np.stack(parts, -1)

@@ -34,8 +34,8 @@ def _actor(*parts: ControlPart) -> tuple[Pointer, torch.Tensor]:
     fleet, slots = task.world.open(8), task.world.seats[0].slots
     fleet.reset(range(8), range(8))
     assert slots is not None
-    seen = torch.from_numpy(fleet.seen()[0])[:, slots.own :].reshape(8, slots.count, slots.size)
-    return cast(Pointer, policy.module.actor), seen
+    slot_rows = torch.from_numpy(fleet.seen()[0])[:, slots.own :].reshape(8, slots.count, slots.size)
+    return cast(Pointer, policy.module.actor), slot_rows
 
 
 @claim("A customer has an embedding for each vehicle, which the other's profile does not change.", "derived")
@@ -61,7 +61,7 @@ def vehicles_with_equal_profiles_have_equal_embeddings() -> Finding:
     alike[..., 1 + 3 + 1] = alike[..., 1 + 3]
     with torch.no_grad():
         encoding, unlike = actor.encoded(alike), actor.encoded(rows)
-    off, apart = ((one[:, 0] - one[:, 1]).abs().max() for one in (encoding, unlike))
+    off, apart = ((pair[:, 0] - pair[:, 1]).abs().max() for pair in (encoding, unlike))
     return Finding(float(off) < 1e-6 and float(apart) > 1e-3, say(equal=float(off), unequal=float(apart)))
 
 

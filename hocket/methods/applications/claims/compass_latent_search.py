@@ -50,15 +50,15 @@ def the_latent_stays_through_an_episode() -> Finding:
     world = cast(LatentWorld, cast(JointTask, tasks.find(TASK)).world)
     course, draw, live = world.open(16), Key.of(4).numpy(), np.ones(16, bool)
     course.reset(range(16), range(16))
-    z, kept, decisions = draw.uniform(-1, 1, (16, 8)), True, 0
+    z, same, decisions = draw.uniform(-1, 1, (16, 8)), True, 0
     action = np.concatenate([np.zeros((16, 1)), z], 1)
     while live.any():
         moved = course.step([action], live)
-        kept &= bool(np.allclose(course.seen()[0][:, :8], z))
+        same &= bool(np.allclose(course.seen()[0][:, :8], z))
         live = live & ~moved.terminated[:, 0]
         row = (draw.random((16, 12)) * course.allowed()[0]).argmax(1)
         action, decisions = np.concatenate([row[:, None], draw.uniform(-1, 1, (16, 8))], 1), decisions + 1
-    return Finding(kept and decisions == 12, say(kept=float(kept), decisions=decisions))
+    return Finding(same and decisions == 12, say(kept=float(same), decisions=decisions))
 
 
 @claim("CMA-ES finds the least of a stretched bowl in the box, a thousand times nearer than as many even draws.")

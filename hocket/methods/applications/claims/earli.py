@@ -22,15 +22,19 @@ def an_order_is_cut_at_the_least_cost() -> Finding:
     for seed in range(4):
         instance = world.instance(seed)
         orders = random_orders(instance, 5, Key.of(seed))
-        found, beginnings = split(instance, orders)
+        least, beginnings = split(instance, orders)
         for row, order in enumerate(orders.tolist()):
             best = np.inf
             for cuts in itertools.product((False, True), repeat=6):
-                route = [place for cut, one in zip((False, *cuts), order, strict=True) for place in ([0] * cut + [one])]
+                route = [
+                    place
+                    for cut, customer in zip((False, *cuts), order, strict=True)
+                    for place in ([0] * cut + [customer])
+                ]
                 pieces = " ".join(map(str, route)).split(" 0 ")
-                if all(instance.demands[[int(one) for one in piece.split()]].sum() <= 16 for piece in pieces):
+                if all(instance.demands[[int(customer) for customer in piece.split()]].sum() <= 16 for piece in pieces):
                     best = min(best, checked_cost(instance, [route]))
-            off = max(off, abs(best - found[row]))
+            off = max(off, abs(best - least[row]))
             off = max(off, abs(checked_cost(instance, [trips(orders[row], beginnings[row])]) - best))
     return Finding(off < 1e-9, say(off=off))
 
@@ -39,14 +43,14 @@ def an_order_is_cut_at_the_least_cost() -> Finding:
 def a_child_serves_every_customer_once() -> Finding:
     draw = Key.of(3).numpy()
     instance = Routes("cvrp", 12).instance(0)
-    one, other = (random_orders(instance, 400, Key.of(seed)) for seed in (1, 2))
-    young = children(one, other, draw)
-    whole = bool((np.sort(young, 1) == np.arange(1, 13)).all())
-    both = ((young == one).mean(), (young == other).mean())
-    own = children(one, one, draw)
-    pieces = np.mean((own == one).all(1))  # Of equal parents half of the children are the parent, but for a reversal.
+    first, second = (random_orders(instance, 400, Key.of(seed)) for seed in (1, 2))
+    young = children(first, second, draw)
+    complete = bool((np.sort(young, 1) == np.arange(1, 13)).all())
+    both = ((young == first).mean(), (young == second).mean())
+    alike = children(first, first, draw)
+    pieces = np.mean((alike == first).all(1))  # Half of them are the parent, but for a reversal.
     return Finding(
-        whole and 0.4 < pieces < 0.7, say(like_one=both[0], like_other=both[1], equal_to_equal_parents=pieces)
+        complete and 0.4 < pieces < 0.7, say(like_one=both[0], like_other=both[1], equal_to_equal_parents=pieces)
     )
 
 

@@ -6,22 +6,39 @@ from typing import cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from hocket import tasks
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.claims.shipped_check import ShippedRun
-from hocket.lab.toys.route_players import by_policy, costs, nearest, routes_of
+from hocket.lab.toys.route_players import Chooser, costs, nearest, routes_of
 from hocket.methods.applications.parco import PARCO
 from hocket.policies.control import ControlPolicy
 from hocket.policies.control_pointer import Communication, Pointers
 from hocket.policies.settings import NetworkSettings
 from hocket.tasks.joint import JointTask
-from hocket.zoo.joint.routes import Routes
+from hocket.zoo.joint.routes import Routes, VehicleRoutes
 
 claim = Claims("parco", "arXiv:2409.03811; the formula is recalled")
 
 TASK = "routes:minmax?places=10"
+
+
+def by_policy(policy: ControlPolicy, key: Key | None = None) -> Chooser:
+    """Greedy choices where there is no key, sampled ones else. It plays one batch of episodes from their beginning."""
+    held: list[NDArray[np.float32]] = []
+    draw = (key or Key.of(0)).numpy()
+
+    def choose(fleet: VehicleRoutes, allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
+        count = len(allowed)
+        if not held:
+            held.append(np.zeros((count, policy.carries), np.float32))
+        uniforms = np.clip(draw.random((count, policy.draws)), 1e-12, 1 - 1e-12)
+        warm = np.full(count, float(key is not None), np.float32)
+        return policy.sample(fleet.seen()[0], uniforms, warm, allowed, held[0])[0]
+
+    return choose
 
 
 def _policy(name: str, *parts: Communication) -> ControlPolicy:
@@ -67,11 +84,11 @@ def a_choice_depends_on_the_others_if_they_communicate() -> Finding:
         policy, world = _policy(TASK, *parts), routes_of(TASK)
         fleet = world.open(8)
         fleet.reset(range(8), range(8))
-        seen = torch.from_numpy(fleet.seen()[0])
-        other = seen.clone()
+        rows = torch.from_numpy(fleet.seen()[0])
+        other = rows.clone()
         other[:, 1 + 5 + 2] += 1.0  # How far the second vehicle has gone.
         with torch.no_grad():
-            first, then = (policy.module.actor(one[:, None])[..., : world.rows] for one in (seen, other))
+            first, then = (policy.module.actor(inputs[:, None])[..., : world.rows] for inputs in (rows, other))
         moved[name] = float((first - then).abs().max())
     return Finding(moved["silent"] == 0 and moved["communicating"] > 1e-6, say(**moved))
 
