@@ -152,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     weights = strategy.run(family, options.generations, key, told)
     inner, outer = strategy.unpacked(weights)
     write_drift(options.out, inner, outer, generations=options.generations, seed=options.seed)
-    print(f"{given.out} written after {time.perf_counter() - began:.0f} s")
+    print(f"{options.out} written after {time.perf_counter() - began:.0f} s")
 
 
 if __name__ == "__main__":

@@ -93,7 +93,9 @@ def skyrl_dppo_kl(batch: Rows, limit: float = 0.01) -> Tensor:
     """SkyRL's `dppo`, `binary_kl` with `delta_low` and `delta_high` 0.01, `token_mean`."""
     advantage = group_scores(batch, epsilon=1e-6).expand_as(batch.mask)
     new_probs, before = batch.logp.detach().exp(), batch.old.exp()
-    far = before * (batch.old - batch.logp.detach()) + (1 - before) * ((1 - before + 1e-8) / (1 - new_probs + 1e-8)).log()
+    far = (
+        before * (batch.old - batch.logp.detach()) + (1 - before) * ((1 - before + 1e-8) / (1 - new_probs + 1e-8)).log()
+    )
     risen = (advantage > 0) & (new_probs > before) & (far > limit)
     fallen = (advantage < 0) & (new_probs < before) & (far > limit)
     return token_mean(-(batch.logp - batch.old).exp() * advantage * ~(risen | fallen), batch)
