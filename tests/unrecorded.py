@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hocket.core.elbo_masks import LOOK_WEIGHTS
 from hocket.methods.base.self_distillation import PRIVILEGED
 from hocket.methods.marl.sc2le.chain import Chained
 from hocket.recipe import Recipe
@@ -16,6 +17,10 @@ def recordable(name: str, recipe: Recipe) -> bool:
     if Chained() in recipe.policy_parts:  # Actions have parts.
         return False
     if name == "vppo":  # Its weights come from pictures that are looked at once more.
+        return False
+    if name == "parrot":  # It compares by two scores, beside their sum.
+        return False
+    if LOOK_WEIGHTS in recipe.reads:  # Weights of looks at an answer, which its rollout makes.
         return False
     if PRIVILEGED in recipe.reads:  # A prompt that recorded batches do not hold.
         return False

@@ -322,7 +322,7 @@ def _train(parser: _Parser) -> None:
         ("--workflow", "NAME", "a workflow, or FILE.py:NAME (one answer a prompt)"),
         ("--tools", "NAMES", "calculator, python, search:PATH or mcp:COMMAND"),
         ("--judge", "NAME", "a model, a run, a URL or FILE.py:FUNCTION (rule)"),
-        ("--teacher", "MODEL", "a model, run or server (http://HOST:PORT/v1) in place of the reference policy"),
+        ("--teacher", "MODEL", "a model, run or server in place of the reference"),
         ("--embedder", "NAME", "policy, ngrams, sentence-transformers:NAME, .."),
         ("--run", "NAME", "name of the run folder (the next free name)"),
         ("--runs", "DIR", "the folder that holds all runs (runs)"),

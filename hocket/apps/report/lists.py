@@ -21,7 +21,21 @@ BASE = "hocket.methods.base"
 BEST_KNOWN = ("gigpo", "kto", "orpo", "search-r1", "simpo")
 """Recipes outside `hocket.methods.base` that stand on the first page."""
 
-LESS_KNOWN = ("ddpg", "diffu-grpo", "happo", "impala", "vdn")
+LESS_KNOWN = (
+    *(
+        "a-star-po",
+        "ddpg",
+        "diffu-grpo",
+        "echo",
+        "happo",
+        "impala",
+        "kl-penalty-ppo",
+        "multi-teacher",
+        "opsd",
+        "pf-ppo",
+    ),
+    *("ppo-kl-penalty", "prime-ipo", "rec-truncated", "tpo", "uld", "value-norm", "vdn"),
+)
 """Recipes of `hocket.methods.base` that do not: the page is one screen, and each has a better known one beside it."""
 
 FOR_ALL = ("data", "packages")

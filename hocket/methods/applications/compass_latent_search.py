@@ -177,7 +177,7 @@ LATENT = WorldWrapper(
 class BestOfGroup(Credit):
     """`A_i = R_i - mean_{j != i} R_j` of the best sample of a group, and 0 of all others.
 
-    Of equal ones the first is best. A group of one has the baseline 0, so its credit is the return.
+    Of equal ones the first that was asked for is best. A group of one has the baseline 0, so its credit is the return.
 
     Attributes:
         by: what makes samples comparable.
@@ -193,6 +193,7 @@ class BestOfGroup(Credit):
         for number in range(size):
             members = torch.nonzero(units.counted & (group == number)).flatten()
             if len(members):
+                members = members[batch.order[units.trajectory[members]].argsort()]
                 rewards = units.value[members]
                 best = int(rewards.argmax())
                 others = rewards.sum() - rewards[best]

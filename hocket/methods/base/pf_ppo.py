@@ -71,7 +71,9 @@ class ResampledByReward(Correction):
             return batch
         key = Key.of(self.seed).derive("pf-ppo", batch.step)
         times = torch.zeros(batch.trajectories, dtype=torch.float64)
-        times[counted] = draws(returns(batch)[counted], self.by, self.power, key).double()
+        chosen = torch.nonzero(counted).flatten()
+        chosen = chosen[batch.order[chosen].argsort()]  # So the draws do not depend on the batch's order.
+        times[chosen] = draws(returns(batch)[chosen], self.by, self.power, key).double()
         live = occurrences.weight != 0
         length = segment_count(occurrences.trajectory[live], batch.trajectories).double()
         factor = times * length[times > 0].sum() / (times * length).sum()

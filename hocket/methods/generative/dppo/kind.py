@@ -16,7 +16,7 @@ from hocket.core.errors import HocketError
 from hocket.core.keys import Key, uniforms
 from hocket.core.noise_laws import log_density
 from hocket.methods.generative.dppo.policy import ROW, DenoisingController, coefficients
-from hocket.methods.generative.dppo.world import MOVES, begin, demonstrations, moved
+from hocket.methods.generative.dppo.world import MOVES, REACHED, begin, demonstrations, moved
 from hocket.stages import Player, Policy, Task
 from hocket.train.kinds.kind import ACCURACY
 from hocket.train.kinds.network import OnePolicy
@@ -28,6 +28,9 @@ FLOOR = 0.1
 """The least deviation of a step, as exploration needs."""
 CLONING = 200
 """Updates of behaviour cloning."""
+
+
+KIND = "avoiding"
 
 
 @dataclass
@@ -96,15 +99,16 @@ class AvoidingPlayer:
             decoding=assignment.decoding,
         )
         score = Score([0.0] * max(0, count - 1) + [float(reached)] * min(1, count), Level.DECISION)
-        return Trajectory(
+        trajectory = Trajectory(
             assignment.scenario,
             [turn] if count else [],
             sample=number,
             scores={"goal": score} if count else {},
             final_state=path[: length + 1].reshape(-1),
             source=assignment.source,
-            info={"reached": reached},
         )
+        REACHED.write(trajectory, reached)
+        return trajectory
 
     def _actor(self, assignment: Assignment) -> DenoisingController:
         if assignment.actor == "policy":
@@ -124,7 +128,7 @@ def _normals(words: NDArray[np.uint64], draw: int) -> Tensor:
 class Avoiding(OnePolicy):
     """A point that goes round an obstacle, by a controller that denoises its actions."""
 
-    name = "avoiding"
+    name = KIND  # Spelt out here it would declare a workflow.
     measure = ACCURACY
     instead = "dppo or grpo"
 

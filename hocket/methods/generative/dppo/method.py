@@ -134,7 +134,7 @@ DPPO = PPO.but(
     name="dppo",
     title="Diffusion Policy Policy Optimisation",
     source="Ren et al., arXiv:2409.00588; code of irom-princeton/dppo",
-    family="generative",
+    family="actor-critic",
     catalogue_ids=("dppo",),
     axes=("policy", "credit", "objective"),
     formula="L = -mean min(r_k A_k, clip_k(r_k) A_k) + 1/2 mean (V - y)^2,  r_k = (pi/pi_old)^(1/D),  "

@@ -9,7 +9,7 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.options import checked
-from hocket.methods.generative.dppo.world import astray
+from hocket.methods.generative.dppo.world import REACHED, astray
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
 from hocket.tasks.text import check_number
@@ -49,7 +49,7 @@ class RoundTheDisc:
         return {"near": float((astray(path) < 0.2).mean())}
 
     def success(self, trajectory: Trajectory) -> float:
-        return float(trajectory.info["reached"])
+        return float(REACHED.get(trajectory, False))
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> RoundTheDisc:

@@ -7,8 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 
+REACHED = InfoColumn("reached", "Whether the point came to the goal.")
 MOVES = 10
 """Moves of an episode at most."""
 REACH = 0.4
