@@ -22,19 +22,8 @@ BEST_KNOWN = ("gigpo", "kto", "orpo", "search-r1", "simpo")
 """Recipes outside `hocket.methods.base` that stand on the first page."""
 
 LESS_KNOWN = (
-    *(
-        "a-star-po",
-        "ddpg",
-        "diffu-grpo",
-        "echo",
-        "happo",
-        "impala",
-        "kl-penalty-ppo",
-        "multi-teacher",
-        "opsd",
-        "pf-ppo",
-    ),
-    *("ppo-kl-penalty", "prime-ipo", "rec-truncated", "tpo", "uld", "value-norm", "vdn"),
+    *("a-star-po", "cql", "ddpg", "diffu-grpo", "diffusion-dpo", "echo", "gold", "happo", "impala", "multi-teacher"),
+    *("opsd", "pf-ppo", "ppo-kl-penalty", "prime-ipo", "tpo", "uld", "vdn"),
 )
 """Recipes of `hocket.methods.base` that do not: the page is one screen, and each has a better known one beside it."""
 
