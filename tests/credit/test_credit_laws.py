@@ -30,6 +30,7 @@ from hocket.credit.vtrace import VTrace
 from hocket.credit.whitening import WhitenedTokens
 from hocket.methods.agents.gtr.method import Unguided
 from hocket.methods.agents.igpo import GainRelative
+from hocket.methods.applications.compass_latent_search import BestOfGroup
 from hocket.methods.data_and_rollout.ar3po import WithoutReplayed
 from hocket.methods.data_and_rollout.arpo import SharedMean
 from hocket.methods.data_and_rollout.avatar import EndsWeighted
@@ -39,6 +40,10 @@ from hocket.methods.data_and_rollout.rl_plus import AgainstOwn
 from hocket.methods.data_and_rollout.tree_grpo import WithinAndAmong
 from hocket.methods.data_and_rollout.tree_opo.method import PrefixValue, TreeOrdered
 from hocket.methods.data_and_rollout.xrpo import NoveltyGuided
+from hocket.methods.generative.b2_diffurl import BranchExtremes
+from hocket.methods.generative.dmpo_dllm import TiltedWeights
+from hocket.methods.generative.dppo.method import InnerGAE
+from hocket.methods.generative.parrot import ParetoWeights
 from hocket.methods.group_relative.aapo import ReferenceMargin
 from hocket.methods.group_relative.bnpo.method import BetaDensity
 from hocket.methods.group_relative.bnpo.parts import EachScore
@@ -114,6 +119,14 @@ PAIRING = [BestAgainstWorst(), AllPairs(), EveryTwo()]
 CORRECTIONS = [TruncatedImportance(), MaskedImportance(), ExponentialWeight(), LoweredBaseline()]
 NAMED = [*PLAIN, *PAIRING, *WEIGHTS, RunningMean(), RememberedBaseline(), *CORRECTIONS]
 NAMED += [BoundedImportance(), Counted(), VTrace(), InTurn()]
+NAMED += [
+    Refined(),
+    TiltedWeights(),
+    BranchExtremes(),
+    ParetoWeights(),
+    InnerGAE(),
+    BestOfGroup(),
+]  # Their laws are claims.
 SHAPING = [OverlongPenalty(8, 4), KLInReward(), MaskTruncated()]
 
 
