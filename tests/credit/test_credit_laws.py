@@ -119,14 +119,8 @@ PAIRING = [BestAgainstWorst(), AllPairs(), EveryTwo()]
 CORRECTIONS = [TruncatedImportance(), MaskedImportance(), ExponentialWeight(), LoweredBaseline()]
 NAMED = [*PLAIN, *PAIRING, *WEIGHTS, RunningMean(), RememberedBaseline(), *CORRECTIONS]
 NAMED += [BoundedImportance(), Counted(), VTrace(), InTurn()]
-NAMED += [
-    Refined(),
-    TiltedWeights(),
-    BranchExtremes(),
-    ParetoWeights(),
-    InnerGAE(),
-    BestOfGroup(),
-]  # Their laws are claims.
+# Their laws are claims and tests of their methods.
+NAMED += [TiltedWeights(), BranchExtremes(), ParetoWeights(), InnerGAE(), BestOfGroup(), PairsBesideGold()]
 SHAPING = [OverlongPenalty(8, 4), KLInReward(), MaskTruncated()]
 
 
