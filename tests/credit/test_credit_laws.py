@@ -31,6 +31,7 @@ from hocket.credit.whitening import WhitenedTokens
 from hocket.methods.agents.gtr.method import Unguided
 from hocket.methods.agents.igpo import GainRelative
 from hocket.methods.applications.compass_latent_search import BestOfGroup
+from hocket.methods.base.tpo import PairsBesideGold
 from hocket.methods.data_and_rollout.ar3po import WithoutReplayed
 from hocket.methods.data_and_rollout.arpo import SharedMean
 from hocket.methods.data_and_rollout.avatar import EndsWeighted
