@@ -183,12 +183,14 @@ def test_outcomes(rows: list[atlas_page.AtlasRow]) -> None:
     assert rows[0].recipe == "dr-grpo"
 
 
-def test_sentences_say_what_helps_and_what_was_not_significant(rows: list[atlas_page.AtlasRow]) -> None:
-    (sentence,) = atlas_page.sentences(rows)
-    assert (
-        "greedy, at equal samples: better `dr-grpo` +30.0, worse `cispo` −30.0 and `sapo` −40.0, "
-        "not significant 2 of 5; sampled, at the end: better none, worse `cispo` −18.0 and `sapo` −18.0,"
-    ) in sentence
+def test_summaries_say_what_helps_and_what_was_not_significant(rows: list[atlas_page.AtlasRow]) -> None:
+    (summary,) = atlas_page.summaries(rows)
+    assert "5 compared with their parents" in summary.heading
+    assert summary.lines[0] == (
+        "greedy, at equal samples: better `dr-grpo` +30.0; worse `sapo` −40.0, `cispo` −30.0; "
+        "no significant difference in 2 of 5"
+    )
+    assert summary.lines[1].startswith("sampled, at the end: worse `cispo` −18.0, `sapo` −18.0; no significant")
 
 
 class Cells(HTMLParser):

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from hocket.apps.studies.atlas import AtlasPlan, fill, library_plan, named, own_plan
-from hocket.apps.studies.atlas_page import as_json, collected, counts, markdown, page, sentences, terminal
+from hocket.apps.studies.atlas_page import as_json, collected, counts, markdown, page, summaries, terminal
 from hocket.apps.studies.command import workers_at
 from hocket.apps.studies.planning import Planner
 from hocket.core.errors import ConfigurationError
@@ -64,8 +64,10 @@ def main(options: argparse.Namespace, pairs: Pairs, emit: Callable[[Any], None])
     table = terminal(rows)
     out.width = max(out.width, min(200, out.measure(table, options=out.options.update(max_width=200)).maximum))
     out.print(table)
-    for sentence in sentences(rows):
-        out.print(sentence, markup=False)
+    for summary in summaries(rows):
+        out.print(summary.heading, markup=False)
+        for line in summary.lines:
+            out.print(f"  {line}", markup=False)
     out.print(counts(rows), markup=False)
     if place is not None:
         out.print(f"{place / 'report.html'}", markup=False)

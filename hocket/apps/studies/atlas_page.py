@@ -127,26 +127,47 @@ COMPARED = {
 """In which figures recipes are compared with those beside them, and their names in a `Standing`."""
 
 
-def sentences(rows: Sequence[AtlasRow]) -> list[str]:
+@dataclass(frozen=True)
+class TaskSummary:
+    """What helps on a task: a heading, and a line for each figure, names of recipes in backquotes."""
+
+    heading: str
+    lines: tuple[str, ...]
+
+
+def summaries(rows: Sequence[AtlasRow]) -> list[TaskSummary]:
     """What helps on which task, and what was not significant; of tasks with two compared recipes."""
-    lines = []
+    by_task = []
     for task in dict.fromkeys(row.task for row in rows):
         compared = [row for row in rows if row.task == task and row.standing and row.standing.beside]
         if len(compared) < 2:
             continue
-        parts = [f"{words}: {_compared(compared, name)}" for words, name in COMPARED.items()]
         chance = max(1, round(0.05 * len(compared)))
-        lines.append(f"On `{task}`, beside their parents: {'; '.join(parts)}; by chance about {chance} would differ.")
-    return lines
+        heading = (
+            f"`{task}`: {len(compared)} compared with their parents, of which about {chance} would differ by chance"
+        )
+        lines = (f"{words}: {_compared(compared, name)}" for words, name in COMPARED.items())
+        by_task.append(TaskSummary(heading, tuple(lines)))
+    return by_task
 
 
 def _compared(rows: Sequence[AtlasRow], name: str) -> str:
-    """Which rows are significantly better or worse in a figure, and how many are neither."""
+    """Which rows are significantly better or worse in a figure, the largest difference first; how many are neither."""
     gaps = [(row, getattr(row.standing, name)) for row in rows]
-    known = [(row, gap) for row, gap in gaps if gap is not None]
+    known = sorted(((row, gap) for row, gap in gaps if gap is not None), key=lambda pair: -abs(pair[1].value))
+    if not known:
+        return "not compared"
     better, worse = ([pair for pair in known if sign * pair[1].value > 0 and _apart(pair[1])] for sign in (1, -1))
     level = len(known) - len(better) - len(worse)
-    return f"better {_named(better)}, worse {_named(worse)}, not significant {level} of {len(known)}"
+    parts = [f"{word} {_named(pairs)}" for word, pairs in (("better", better), ("worse", worse)) if pairs]
+    return "; ".join([*parts, f"no significant difference in {level} of {len(known)}"])
+
+
+def _nested(by_task: Sequence[TaskSummary]) -> list[str]:
+    """Summaries as a list in Markdown."""
+    if not by_task:
+        return ["No task has two compared recipes yet."]
+    return [line for each in by_task for line in (f"- {each.heading}", *(f"    - {line}" for line in each.lines))]
 
 
 def _apart(gap: FigureInterval) -> bool:
@@ -155,7 +176,7 @@ def _apart(gap: FigureInterval) -> bool:
 
 def _named(pairs: Sequence[tuple[AtlasRow, FigureInterval]]) -> str:
     shown = (f"`{row.recipe}` {_signed(gap, _share(row)).partition(' (')[0]}" for row, gap in pairs)
-    return " and ".join(shown) or "none"
+    return ", ".join(shown)
 
 
 def _share(row: AtlasRow) -> bool:
@@ -273,7 +294,7 @@ def markdown(rows: Sequence[AtlasRow]) -> str:
         "",
         "## What helps on what",
         "",
-        *(f"- {sentence}" for sentence in sentences(rows) or ["No task has two compared recipes yet."]),
+        *_nested(summaries(rows)),
     ]
     places = [number for number, heading in enumerate(HEADINGS) if heading not in ("task", "family")]
     for task in dict.fromkeys(row.task for row in rows):
@@ -298,7 +319,7 @@ def page(rows: Sequence[AtlasRow], title: str = "Atlas") -> str:
         css=asset("page.css"),
         js=asset("page.js") + asset("atlas.js"),
         counts=counts(rows),
-        sentences=[line.replace("`", "") for line in sentences(rows)],
+        summaries=summaries(rows),
         headings=HEADINGS,
         meanings=COLUMNS,
         outcomes=OUTCOMES,
