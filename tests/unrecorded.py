@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hocket.core.elbo_masks import LOOK_WEIGHTS
 from hocket.methods.base.self_distillation import PRIVILEGED
 from hocket.methods.marl.sc2le.chain import Chained
 from hocket.recipe import Recipe
+from hocket.rewards.look_weights import LookWeights
 from hocket.types import COMPARED, Quantity
 
 IN_WORLDS: frozenset[str] = frozenset({"ami", "follower", "pdppo", "prism-3d-pbrl"})
@@ -20,7 +20,7 @@ def recordable(name: str, recipe: Recipe) -> bool:
         return False
     if name == "parrot":  # It compares by two scores, beside their sum.
         return False
-    if LOOK_WEIGHTS in recipe.reads:  # Weights of looks at an answer, which its rollout makes.
+    if any(isinstance(one, LookWeights) for one in recipe.shaping):  # Its rollout makes these weights.
         return False
     if PRIVILEGED in recipe.reads:  # A prompt that recorded batches do not hold.
         return False
