@@ -59,6 +59,8 @@ OWN_TASK = (
 """They are paid for a form that needs a longer answer, or for two things, in the task that they are for."""
 PICTURED = ("gui-rcpo", "lpo-gui", "uav-vl-r1", "videochat-r1")
 """They read boxes, clicks, films or kinds of question, which only their own tasks have; claims train them there."""
+ROUTING = ("camp-pvrp", "parco")
+"""They need several vehicles, which only `routes` has; claims train them there."""
 SEARCHING = ("r1-searcher", "r1-searcher-retrieval", "search-r1", "tree-grpo")
 """They need something to search, and a model that searches: their claims begin with demonstrations."""
 TAUGHT = (
@@ -237,6 +239,7 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
                 *STORED,
                 *DENOISING,
                 *PICTURED,
+                *ROUTING,
             }
         ),
     ),

@@ -11,7 +11,7 @@ import pytest
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.toys.shop_players import by_rule, makespans
+from hocket.methods.applications.claims.cp_rl_jssp import by_rule, makespans
 from hocket.zoo.joint import shop
 from hocket.zoo.joint.shop import Shop
 from hocket.zoo.joint.shop_oracles import checked_makespan, least_makespan

@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 import tiny_models
-from hocket.engine.vllm import VLLMServerEngine
 from remote_server import Said, Server, chat_answer, token_answer
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.notices import listening
+from hocket.engine.dialects import DIALECTS
 from hocket.engine.remote import RemoteEngine
 from hocket.engine.remote_fields import refused_fields
 from hocket.engine.remote_http import Endpoint, EndpointError, Unfinished
 from hocket.engine.remote_wire import read_text, read_tokens, text_body, tokens_body
 from hocket.engine.requests import ContextFull, Request
+from hocket.engine.server_engine import ServerEngine, ServerSettings
 from hocket.types import Decoding
 
 NEUTRAL = {"top_p": 1.0, "top_k": -1, "min_p": 0.0}
@@ -267,7 +268,8 @@ def test_the_sampler_that_is_learnt_from_never_draws_otherwise(tmp_path: Path) -
 
     with Server(reply).running() as server, warnings.catch_warnings():
         warnings.simplefilter("error")
-        asking = VLLMServerEngine(endpoint(server), policy, folder=tmp_path / "handed", stops=[1])
+        settings = ServerSettings(dtype="float32", folder=tmp_path / "handed")
+        asking = ServerEngine([endpoint(server)], policy, dialect=DIALECTS["vllm-server"], settings=settings, stops=[1])
         with pytest.raises(
             ConfigurationError, match=r"without top_k it would draw by settings of its own.*learnt from"
         ):

@@ -103,6 +103,7 @@ PARROT = FLOW_GRPO.but(
     formula="L = -1/N sum_i A_i sum_t log pi(x_t+1 | x_t),  A_i = G/|P| [i in P] - 1,  P the non-dominated of a prompt",
     conventions={
         **COMMON,
+        "aggregation": "a sum over a trajectory's noisy steps, then the mean over trajectories",
         "log-density": FLOW_GRPO.conventions["log-density"],
         "steps without noise": FLOW_GRPO.conventions["steps without noise"],
         "noisy steps": FLOW_GRPO.conventions["noisy steps"],
