@@ -261,6 +261,24 @@ class Endpoint:
         return ConfigurationError(f"{self.url} has no {path} (HTTP 404); an address usually ends with /v1")
 
 
+def only_model(url: str, key_variable: str | None) -> str:
+    """The name of the only model of a server.
+
+    Raises:
+        ConfigurationError: when it has several, or does not list them.
+    """
+    listed = Endpoint(url, "", key_variable=key_variable, retries=2).ask("/models", None, Key.of(0))
+    try:
+        names = [str(model["id"]) for model in listed["data"]]
+    except (KeyError, TypeError):
+        names = []
+    if len(names) != 1:
+        raise ConfigurationError(
+            f"{url} has {len(names) or 'an unknown number of'} models; name one, as in {url}#MODEL"
+        )
+    return names[0]
+
+
 def _read(answer: http.client.HTTPResponse, end: float) -> bytes:
     """The complete answer within the time limit; a socket's own limit holds only for each piece."""
     pieces = []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.user_files import load_object
-from hocket.engine.remote_http import Endpoint
+from hocket.engine.remote_http import Endpoint, only_model
 from hocket.engine.remote_wire import read_text, text_body
 from hocket.engine.requests import Request
 from hocket.recipe import Recipe
@@ -116,7 +116,7 @@ class EndpointJudge(Judge):
         super().__init__(address, journal)
         url, _, model = address.partition("#")
         key = KEY_VARIABLE if os.environ.get(KEY_VARIABLE) else None
-        self._endpoint = Endpoint(url, model or _only_model(url, key), key_variable=key)
+        self._endpoint = Endpoint(url, model or only_model(url, key), key_variable=key)
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         with ThreadPoolExecutor(min(self._endpoint.concurrency, len(questions))) as pool:
@@ -194,19 +194,6 @@ def judge_of(config: Config, journal: RewardJournal | None, precision: Precision
     except ConfigurationError as error:
         forms = "write a model, a run, http://HOST:PORT/v1, FILE.py:FUNCTION or rule"
         raise ConfigurationError(f"judge = {named!r}: {error}; {forms}") from error
-
-
-def _only_model(url: str, key_variable: str | None) -> str:
-    listed = Endpoint(url, "", key_variable=key_variable, retries=2).ask("/models", None, Key.of(0))
-    try:
-        names = [str(model["id"]) for model in listed["data"]]
-    except (KeyError, TypeError):
-        names = []
-    if len(names) != 1:
-        raise ConfigurationError(
-            f"judge {url} has {len(names) or 'an unknown number of'} models; name one, as in {url}#MODEL"
-        )
-    return names[0]
 
 
 # ---------------------------------------------------------------- in the places that ask for one

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.engine.remote_http import Endpoint
+from hocket.engine.remote_http import Endpoint, only_model
 from hocket.stages import Policy
 from hocket.train.learner import Learner
 from hocket.train.models import model_folder
@@ -110,7 +110,7 @@ def _teacher(config: Config, where: str, policy: CausalLM, journal: EngineJourna
     tokenizer = policy.tokenizer
     try:
         return ServedTeacher(
-            Endpoint(url, model or _only_model(url, key), key_variable=key),
+            Endpoint(url, model or only_model(url, key), key_variable=key),
             name=policy.name,
             width=int(text_config(policy.model.config).vocab_size),
             spell=lambda token: str(tokenizer.decode([token])),
@@ -150,16 +150,3 @@ def _model(config: Config, where: str, policy: CausalLM) -> Policy:
     if config.shard:
         raise ConfigurationError(f"teacher = {where!r}: a teacher of another tokenizer is not sharded; drop shard")
     return OtherVocabulary(teacher, Chat(teacher.tokenizer), policy.tokenizer, policy.end_of_turn or policy.stop_ids)
-
-
-def _only_model(url: str, key_variable: str | None) -> str:
-    listed = Endpoint(url, "", key_variable=key_variable, retries=2).ask("/models", None, Key.of(0))
-    try:
-        names = [str(model["id"]) for model in listed["data"]]
-    except (KeyError, TypeError):
-        names = []
-    if len(names) != 1:
-        raise ConfigurationError(
-            f"{url} has {len(names) or 'an unknown number of'} models; name one, as in {url}#MODEL"
-        )
-    return names[0]
