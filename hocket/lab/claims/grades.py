@@ -73,14 +73,15 @@ def graded(
 def evidence(rows: Iterable[str], recipes: Iterable[str]) -> tuple[bool, str, bool]:
     """Whether a row's claims, or its recipes' runs in the atlas, show that it learns; what was seen; if it diverged.
 
-    Runs on tasks of its own count where there are any, else those on the tasks that its kind has in common.
+    Runs on tasks of its own count where there are any, else those on the tasks that its kind has in common. Where it
+    ran only to be compared with, nothing counts.
     """
     claim = next((verdict for row in rows for verdict in verdicts_of(row) if verdict.learns and verdict.holds), None)
     if claim is not None:
         return True, claim.saw, False
     every = [place for name in recipes for place in standings(name).items()]
     common = {task for task, _ in COMMON.values()}
-    known = [place for place in every if place[0] not in common] or every
+    known = [place for place in every if place[1].runs[0].own] or [place for place in every if place[0] in common]
     if not known:
         return False, "", False
     task, result = next((place for place in known if not place[1].learns), known[0])
