@@ -43,7 +43,7 @@ def run(recipe: str, final: float, seed: int = 0, *, before: float = 0.1, answer
         curve=curve,
         answers=answers,
         seconds=4.0,
-        own=more.pop("own", True),
+        declared=more.pop("declared", True),
         **more,
     )
 
@@ -154,7 +154,7 @@ def test_a_row_works_only_when_it_learns(kept: Path, works: None) -> None:
 
 def test_a_row_with_a_task_of_its_own_is_graded_by_it(kept: Path, works: None) -> None:
     words, _ = COMMON[WORDS]
-    fallen = [replace(each, task=words, own=False) for each in pair(0.12)]
+    fallen = [replace(each, task=words, declared=False) for each in pair(0.12)]
     store(kept, *fallen)
     assert graded((ROW,), (ROW,), "").grade == "works (formula)"
     store(kept, *fallen, *pair(0.6))
@@ -162,10 +162,10 @@ def test_a_row_with_a_task_of_its_own_is_graded_by_it(kept: Path, works: None) -
 
 
 def test_a_run_that_others_are_compared_with_says_nothing_of_its_own_recipe(kept: Path, works: None) -> None:
-    store(kept, *pair(0.12, own=False))
+    store(kept, *pair(0.12, declared=False))
     assert graded((ROW,), (ROW,), "") == grades.RowGrade("works (formula)", grades.UNRECORDED)
     words, _ = COMMON[WORDS]
-    store(kept, *(replace(each, task=words, own=False) for each in pair(0.6)))
+    store(kept, *(replace(each, task=words, declared=False) for each in pair(0.6)))
     assert graded((ROW,), (ROW,), "").grade == "works"
 
 

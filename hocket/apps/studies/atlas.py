@@ -297,10 +297,10 @@ def line_of(run: StudyRun, folder: StudyFolder) -> AtlasRun:
     """A run as the atlas keeps it."""
     steps = int(dict(run.pairs)["steps"])
     result, code, beside = folder.result(run.key), code_of(run.label), rival_of(run.label, run.task) or ""
-    own = run.label in cards() and card(run.label)["task"] == run.task
+    declared = run.label in cards() and card(run.label)["task"] == run.task
     if result is None:
         failure = (folder.failure(run.key) or "it did not end").splitlines()[0][:300]
-        return AtlasRun(run.label, run.task, run.seed, steps, run.key, code, beside, own, failure=failure)
+        return AtlasRun(run.label, run.task, run.seed, steps, run.key, code, beside, declared, failure=failure)
     rows: Sequence[Mapping[str, Any]] = result["rows"]
     first, last = rows[0], rows[-1]
     points = [
@@ -311,7 +311,7 @@ def line_of(run: StudyRun, folder: StudyFolder) -> AtlasRun:
     rewards = [(row["step"], _short(row["reward"])) for row in rows if row["step"] and row["reward"] is not None]
     return thinned(
         AtlasRun(
-            *(run.label, run.task, run.seed, steps, run.key, code, beside, own, run.lessons),
+            *(run.label, run.task, run.seed, steps, run.key, code, beside, declared, run.lessons),
             measure=result["measure"],
             share=result["share"],
             n=int(run.measure["n"]),

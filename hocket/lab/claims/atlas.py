@@ -64,7 +64,7 @@ class AtlasRun:
     Attributes:
         recipe, task, seed, steps: what `hocket train` is started with. lessons: supervised steps before.
         key: a digest of all settings and the recipe's code. code: of the latter alone. beside: the recipe that it is
-            compared with on this task. own: whether the recipe names this task.
+            compared with on this task. declared: whether the recipe names this task.
         measure: of `before`, `final` and `curve`, greedy on unseen scenarios. n: how many of them. share: whether it is
             a share in [0, 1].
         sampled: what `before` and `final` are for sampled answers; None where success is no share.
@@ -81,7 +81,7 @@ class AtlasRun:
     key: str
     code: str = ""
     beside: str = ""
-    own: bool = False
+    declared: bool = False
     lessons: int = 0
     measure: str = ""
     share: bool = True
@@ -139,8 +139,8 @@ class AtlasRun:
             return {
                 name: plain[name] for name in ("recipe", "task", "seed", "steps", "key", "code", "beside", "failure")
             }
-        if not self.own:
-            del plain["own"]
+        if not self.declared:
+            del plain["declared"]
         return {name: value for name, value in plain.items() if value not in ("", {}, None)}
 
     @staticmethod

@@ -81,7 +81,7 @@ def evidence(rows: Iterable[str], recipes: Iterable[str]) -> tuple[bool, str, bo
         return True, claim.saw, False
     every = [place for name in recipes for place in standings(name).items()]
     common = {task for task, _ in COMMON.values()}
-    known = [place for place in every if place[1].runs[0].own] or [place for place in every if place[0] in common]
+    known = [place for place in every if place[1].runs[0].declared] or [place for place in every if place[0] in common]
     if not known:
         return False, "", False
     task, result = next((place for place in known if not place[1].learns), known[0])
