@@ -169,6 +169,12 @@ def test_a_run_that_others_are_compared_with_says_nothing_of_its_own_recipe(kept
     assert graded((ROW,), (ROW,), "").grade == "works"
 
 
+def test_a_run_that_equals_its_parents_is_no_evidence(kept: Path, works: None) -> None:
+    store(kept, *pair(0.6, rival=0.6))
+    assert graded((ROW,), (ROW,), "").grade == "works (formula)"
+    assert "equal its parent's" in graded((ROW,), (ROW,), "").why
+
+
 def test_other_grades(kept: Path, works: None) -> None:
     assert graded((ROW,), (ROW,), "a part is missing").grade == "partial"
     assert graded((ROW,), (), "", exact=True).grade == "works (exact)"

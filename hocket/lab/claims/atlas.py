@@ -269,9 +269,20 @@ class Standing:
         return abs(fmean(run.final[0] - run.before[0] for run in self.rival))
 
     @property
+    def differs(self) -> bool:
+        """Whether any run is another than that beside it; if none is, the recipe's own part did nothing."""
+        pairs = list(zip(self.runs, self.rival, strict=False))
+        return not pairs or any(_numbers(run) != _numbers(rival) for run, rival in pairs)
+
+    @property
     def learns(self) -> bool:
         """Whether it learns by the rule of the catalogue."""
         return self.sound and self.rose and self.keeps_up()
+
+
+def _numbers(run: AtlasRun) -> tuple[object, ...]:
+    """What a run came to, without times."""
+    return (*((point.step, point.value) for point in run.curve), *run.reward)
 
 
 def standing(runs: Iterable[AtlasRun], rival: Iterable[AtlasRun] = ()) -> Standing | None:

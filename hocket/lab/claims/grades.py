@@ -84,7 +84,9 @@ def evidence(rows: Iterable[str], recipes: Iterable[str]) -> tuple[bool, str, bo
     known = [place for place in every if place[1].runs[0].declared] or [place for place in every if place[0] in common]
     if not known:
         return False, "", False
-    task, result = next((place for place in known if not place[1].learns), known[0])
+    task, result = next((place for place in known if not place[1].learns or not place[1].differs), known[0])
+    if not result.differs:
+        return False, f"{task}, where its runs equal its parent's to the last digit", False
     return result.learns, f"{task}: {in_words(result)}", any(not other.sound for _, other in known)
 
 
