@@ -198,7 +198,7 @@ def run_agreement(tiny: bool) -> dict[str, Any]:
 def run_tests(tiny: bool) -> dict[str, Any]:
     """Tests that pass and fail: runs on a device, and every operation there."""
     files = ["tests/kernels/test_operations.py", *([] if tiny else ["tests/train/test_accelerator.py"])]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *files]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "not slow", *files]
     text = _output([*command, "-k", "gate"] if tiny else [*command, "-n", "8"])
     counts = {kind: int(number) for number, kind in re.findall(r"(\d+) (passed|failed|skipped|error)", text)}
     return {"passed": 0, "failed": 0, **counts, "failures": re.findall(r"^FAILED (\S+)", text, re.MULTILINE)}

@@ -468,7 +468,7 @@ def test_every_column_has_every_function() -> None:
 def test_triton_in_its_interpreter() -> None:
     """The same tests with the column of Triton, whose kernels read the environment when they are imported."""
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "triton", __file__]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "triton", __file__]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout
