@@ -11,7 +11,8 @@ ONE_THREAD = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 train: .venv/ready
 	.venv/bin/hocket train
 
-test: .venv/ready-dev check docs
+test: .venv/ready-dev
+	$(MAKE) --no-print-directory -j 2 check docs
 	$(ONE_THREAD) .venv/bin/python -m pytest -n 2 -m "not slow"
 
 check: .venv/ready-dev

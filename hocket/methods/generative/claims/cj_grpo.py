@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import BertConfig, BertForMaskedLM
 
 from hocket.core.keys import Key
 from hocket.core.masked_states import MaskedState
@@ -40,6 +39,8 @@ class _Tokenizer:
 
 def policy_of(seed: int) -> MaskedLM:
     """A masked language model in float64 whose tokens depend on each other."""
+    from transformers import BertConfig, BertForMaskedLM  # Seconds, which listing claims need not take.
+
     shape = BertConfig(
         vocab_size=VOCABULARY,
         hidden_size=8,
