@@ -24,7 +24,7 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.distributed.cluster import connection
 from hocket.distributed.cluster.connection import ChildProcess
-from hocket.distributed.cluster.messages import answered, asked, heard, told
+from hocket.distributed.cluster.messages import pack_answer, pack_question, unpack_answer, unpack_question
 from hocket.distributed.cluster.sampler import Sampler
 from hocket.distributed.cluster.sampler_worker import Load, Play, PlayResult, Plays
 from hocket.distributed.cluster.samplers import dealt, engine_of
@@ -134,7 +134,7 @@ class Misfortune:
         self.left, self.lock = times, threading.Lock()
         ask = Sampler.ask
 
-        def asked(sampler: Sampler, message: Any) -> Any:
+        def disturbed(sampler: Sampler, message: Any) -> Any:
             with self.lock:
                 struck = isinstance(message, kind) and self.left > 0
                 self.left -= struck
@@ -147,7 +147,7 @@ class Misfortune:
                     os.kill(process.pid, sent)
             return ask(sampler, message)
 
-        patch.setattr(Sampler, "ask", asked)
+        patch.setattr(Sampler, "ask", disturbed)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,8 @@ def test_what_a_lost_sampler_was_asked_another_does(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection, "HEARTBEAT_TIMEOUT", 2.0)
+    if sent == signal.SIGSTOP:
+        monkeypatch.setattr(connection, "HEARTBEAT_TIMEOUT", 2.0)
     trainer = made(tmp_path, "run", *AWAY, "2")
     trainer.step()
     misfortune = Misfortune(monkeypatch, kind, sent=sent, times=times)
@@ -364,14 +365,14 @@ def conversation(length: int) -> list[Turn]:
 def test_turns_and_scenarios_that_both_sides_know_stay_one_object() -> None:
     scenario, turns = Scenario("one"), conversation(2000)
     assignment = Assignment(scenario, replay=Replay(tuple(turns[:-1])))
-    data, _, kept = asked(Play([assignment], {}, Key.of(1)), [assignment])
-    there, known = heard(data)
+    data, _, kept = pack_question(Play([assignment], {}, Key.of(1)), [assignment])
+    there, known = unpack_question(data)
     [said] = there.assignments
     assert [int(turn.action[0]) for turn in said.replay.turns] == list(range(1999))
     new = [replace(turns[-1], parent=said.replay.turns[-1]) for _ in range(2)]
     trajectories = [Trajectory(said.scenario, [*said.replay.turns, turn]) for turn in new]
     trajectories.append(Trajectory(said.scenario, [*said.replay.turns, new[0]]))
-    here = told(answered(PlayResult(trajectories, {}, 0.0, "here"), trajectories, known), kept)
+    here = unpack_answer(pack_answer(PlayResult(trajectories, {}, 0.0, "here"), trajectories, known), kept)
     first, second, third = here.trajectories
     assert first.scenario is scenario
     assert all(mine is turn for mine, turn in zip(first.turns, turns[:-1], strict=False))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.distributed.cluster.connection import ChildProcess, serve
-from hocket.distributed.cluster.messages import asked, heard
+from hocket.distributed.cluster.messages import pack_question, unpack_question
 from hocket.distributed.cluster.sampler_worker import Load
 from hocket.distributed.cluster.weights import PackedWeights, digest, packed
 
@@ -23,7 +23,7 @@ LARGE = packed({"w": torch.arange(2.0**20)})
 NOTHING = packed({})
 
 
-def told(message: bytes, *beside: PackedWeights) -> bytes:
+def echoed(message: bytes, *beside: PackedWeights) -> bytes:
     """What came, and that it may be written to without anybody else's noticing."""
     shown = [digest({"": one}) for one in beside]
     for one in beside:
@@ -32,7 +32,7 @@ def told(message: bytes, *beside: PackedWeights) -> bytes:
 
 
 def main(handle: int) -> None:
-    serve(handle, told)
+    serve(handle, echoed)
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +97,9 @@ def test_memory_is_given_back_with_the_weights() -> None:
 def test_a_question_names_its_weights_by_place(sent: list[PackedWeights]) -> None:
     trained = {f"policy {place}": one for place, one in enumerate(sent)}
     load = Load(trained, {}, {}, {"base": SMALL})
-    data, beside, _ = asked(load, ())
+    data, beside, _ = pack_question(load, ())
     assert len(data) < 5000
-    there, _ = heard(data, [PackedWeights(one.layout, one.data.copy()) for one in beside])
+    there, _ = unpack_question(data, [PackedWeights(one.layout, one.data.copy()) for one in beside])
     assert digest(there.weights) == digest(trained)
     assert digest(there.references) == digest({"base": SMALL})
 

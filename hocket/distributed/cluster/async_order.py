@@ -127,17 +127,17 @@ class Arrival:
         self._phase_end = phase_end
         self._publish((min(phase_end, last) - self._first + 1) * self._admission.batch)
         taken, groups = self._batch()
-        now = time.perf_counter()
-        waited, between, self._taken = now - started, now - self._taken, now
+        moment = time.perf_counter()
+        waited, between, self._taken = moment - started, moment - self._taken, moment
         lags = [self._admission.version - ticket.version for ticket in taken]
         experience, problems = merged([group.experience for group in groups]), [p for g in groups for p in g.problems]
         ages = {"lag/mean": sum(lags) / len(lags), "lag/max": float(max(lags))}
         ages |= parted(self._parts, experience) if self._interrupt else {}
         result = learn_from(self._parts, step, experience, problems, rollout=between)
         self._parts.ledger.note(step, outcomes(self._parts, experience))
-        told = {str(one.group): group.plans for one, group in zip(taken, groups, strict=True) if group.plans}
+        parts = {str(ticket.group): group.plans for ticket, group in zip(taken, groups, strict=True) if group.plans}
         began = [[ticket.group, self._first - 1 + ticket.version] for ticket in taken]
-        self._note({"step": step, "groups": began, **({"parts": told} if told else {})})
+        self._note({"step": step, "groups": began, **({"parts": parts} if parts else {})})
         with self._changed:
             self._admission.learnt(taken)
             self._parts.asked = self._asked + self._admission.version * self._admission.batch
@@ -160,10 +160,14 @@ class Arrival:
         if self._interrupt:
             self.samplers.newest = version.goal
         with self._changed:
-            now = self._admission.version
+            newest = self._admission.version
             self._admission.limit = limit
-            self._versions = {n: one for n, one in self._versions.items() if n >= now - self.lag} | {now: version}
-            self._groups = {one: group for one, group in self._groups.items() if one.version >= now - self.lag}
+            self._versions = {n: held for n, held in self._versions.items() if n >= newest - self.lag} | {
+                newest: version
+            }
+            self._groups = {
+                ticket: group for ticket, group in self._groups.items() if ticket.version >= newest - self.lag
+            }
             self._held = self._ended = False
             self._changed.notify_all()
         while len(self._threads) < self.samplers.size:
@@ -227,11 +231,11 @@ class Arrival:
     async def _collected(self, ticket: GroupTicket, version: Version, desk: Desk, admission: GroupAdmission) -> None:
         step, seat = self._first + ticket.group // self._admission.batch, DeskSeat(desk)
         player = spread(self._parts.player, seat, version.goal)
-        found = await collected(self._parts, player, version.ledger, step, self._asked, ticket.group)
+        ready = await collected(self._parts, player, version.ledger, step, self._asked, ticket.group)
         with self._changed:
             # Groups of another phase have the same numbers.
             if admission is self._admission and admission.finish(ticket):
-                self._groups[ticket] = replace(found, plans=seat.plans)
+                self._groups[ticket] = replace(ready, plans=seat.plans)
                 self._changed.notify_all()
 
     # ------------------------------------------------------------ pauses and ends
@@ -299,18 +303,18 @@ class Desk:
         while self._waiting:
             await asyncio.sleep(0)  # Groups that are as far as the first come along.
             goal = self._waiting[0][1]
-            now = [one for one in self._waiting if one[1] is goal]
-            self._waiting = [one for one in self._waiting if one[1] is not goal]
+            asked = [waiting for waiting in self._waiting if waiting[1] is goal]
+            self._waiting = [waiting for waiting in self._waiting if waiting[1] is not goal]
             try:
                 usual = goal.versions if self._interrupt else None
-                plays = Plays([play for play, _, _ in now], usual, MOMENT)
+                plays = Plays([play for play, _, _ in asked], usual, MOMENT)
                 played = await self.samplers.play_at(self._place, plays, goal)
-                following, plans = iter(played.trajectories), played.plans or [{} for _ in now]
-                for (play, _, answer), parts in zip(now, plans, strict=True):
-                    groups = [[next(following) for _ in range(one.samples)] for one in play.assignments]
+                following, plans = iter(played.trajectories), played.plans or [{} for _ in asked]
+                for (play, _, answer), parts in zip(asked, plans, strict=True):
+                    groups = [[next(following) for _ in range(assignment.samples)] for assignment in play.assignments]
                     answer.set_result((groups, parts))
             except BaseException as error:
-                for _, _, answer in now:
+                for _, _, answer in asked:
                     with contextlib.suppress(asyncio.InvalidStateError):
                         answer.set_exception(error)
                 raise
@@ -354,32 +358,34 @@ def merged(several: Sequence[Experience]) -> Experience:
 
     Groups about one scenario that began in different steps stay groups of their own.
     """
-    seen = OccurrenceIds()
-    for one in several:
+    ids = OccurrenceIds()
+    for experience in several:
         marked: dict[str, str] = {}
-        for trajectory in (each for found in all_trajectories(one) for each in (found, *found.branches)):
-            own = trajectory.scenario.id
-            marked[own] = marked.get(own) or seen.of(trajectory.scenario).id
-            trajectory.scenario = replace(trajectory.scenario, id=marked[own])
-    names = sorted({name for one in several for name in one.metrics})
+        for trajectory in (
+            trajectory for root in all_trajectories(experience) for trajectory in (root, *root.branches)
+        ):
+            scenario_id = trajectory.scenario.id
+            marked[scenario_id] = marked.get(scenario_id) or ids.of(trajectory.scenario).id
+            trajectory.scenario = replace(trajectory.scenario, id=marked[scenario_id])
+    names = sorted({name for experience in several for name in experience.metrics})
     metrics = {}
     for name in names:
-        values = [one.metrics[name] for one in several if name in one.metrics]
+        values = [experience.metrics[name] for experience in several if name in experience.metrics]
         metrics[name] = sums.mean(values)
     return Experience(
-        [trajectory for one in several for trajectory in one.trajectories],
-        [trajectory for one in several for trajectory in one.discarded],
+        [trajectory for experience in several for trajectory in experience.trajectories],
+        [trajectory for experience in several for trajectory in experience.discarded],
         metrics,
     )
 
 
 def parted(parts: RunContext, experience: Experience) -> dict[str, float]:
     """How old the tokens of a step are by their own versions, and the share of turns that several versions wrote."""
-    now = {name: learner.policy.version for name, learner in parts.learners.items()}
+    versions = {name: learner.policy.version for name, learner in parts.learners.items()}
     by = [
-        (now[turn.policy], turn.version)
+        (versions[turn.policy], turn.version)
         for turn in unique_turns(experience.trajectories)
-        if turn.policy in now and turn.version is not None and len(turn.version)
+        if turn.policy in versions and turn.version is not None and len(turn.version)
     ]
     tokens = sum(len(version) for _, version in by)
     lags = sum(int((newest - version).sum()) for newest, version in by)
@@ -397,7 +403,7 @@ def check_order(recipe: Recipe, policies: Sequence[str]) -> None:
     casts = {
         (
             tuple(sorted(cast.learning(policies, step))),
-            *sorted(cast.seats({one: one for one in policies}, step).items()),
+            *sorted(cast.seats({policy: policy for policy in policies}, step).items()),
         )
         for step in range(1, 100)
     }

@@ -162,13 +162,13 @@ class ChildProcess:
         weakref.finalize(self, _end, self.process, ours)  # Also when the run is dropped, or the interpreter ends.
 
     def send(self, message: bytes, beside: Sequence[PackedWeights] = ()) -> None:
-        told = [one if one.memory is None else one.layout for one in beside]
+        layouts = [weights if weights.memory is None else weights.layout for weights in beside]
         try:
-            self._connection.send_bytes(pickle.dumps((message, told)))
+            self._connection.send_bytes(pickle.dumps((message, layouts)))
             with socket.socket(fileno=os.dup(self._connection.fileno())) as line:
-                for one in beside:
-                    if one.memory is not None:
-                        socket.send_fds(line, [_HANDED], [one.memory])
+                for weights in beside:
+                    if weights.memory is not None:
+                        socket.send_fds(line, [_HANDED], [weights.memory])
         except OSError as error:
             raise self._gone() from error
 
@@ -243,25 +243,28 @@ def serve(handle: int, answered: Callable[..., bytes], over: Callable[[], bool] 
     connection, lock = PipeConnection(handle), threading.Lock()
     inbox: queue.SimpleQueue[tuple[bytes, Sequence[PackedWeights]]] = queue.SimpleQueue()
 
-    def said(message: bytes) -> None:
+    def reply(message: bytes) -> None:
         with lock:
             connection.send_bytes(message)
 
     def listen() -> None:
-        message, told = pickle.loads(connection.recv_bytes())
-        held = (one if isinstance(one, PackedWeights) else PackedWeights.at(_handed(connection), one) for one in told)
+        message, layouts = pickle.loads(connection.recv_bytes())
+        held = (
+            layout if isinstance(layout, PackedWeights) else PackedWeights.at(_handed(connection), layout)
+            for layout in layouts
+        )
         inbox.put((message, list(held)))
 
     def beat() -> None:
         time.sleep(HEARTBEAT_SECONDS)
-        said(b"")
+        reply(b"")
 
     for act in (listen, beat):
         threading.Thread(target=_lasting, args=(act,), daemon=True).start()
     while True:
         message, beside = inbox.get()
         answer = answered(message, *beside)
-        _once(partial(said, answer))
+        _once(partial(reply, answer))
         if over():
             os._exit(1)  # Not by way of anything that waits for others.
 

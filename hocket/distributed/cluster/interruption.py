@@ -30,8 +30,8 @@ Plans = Mapping[str, Plan]
 
 def name_of(request: Request) -> str:
     """A request among those of its group: its key, and what it asks in short."""
-    told = np.array([request.drawn, *request.tokens, *request.prefix], np.int64)
-    return f"{request.key}-{zlib.crc32(told.tobytes()):08x}"
+    numbers = np.array([request.drawn, *request.tokens, *request.prefix], np.int64)
+    return f"{request.key}-{zlib.crc32(numbers.tobytes()):08x}"
 
 
 def plan_of(sample: Sample) -> Plan:
@@ -105,8 +105,8 @@ class Following(BatchedEngine):
         return self._engine.context_length
 
     def sample(self, requests: Sequence[Request]) -> list[Sample]:
-        now = self._engine.policy.version
-        plans = [self.plans.get(name_of(request), [(0, now)]) for request in requests]
+        newest = self._engine.policy.version
+        plans = [self.plans.get(name_of(request), [(0, newest)]) for request in requests]
         if not all(plans):
             raise ConfigurationError(
                 "a group asked the same of one policy twice, and the schedule does not tell these two apart; it cannot "

@@ -125,7 +125,7 @@ class LaggedSampling:
     def restore(self, state: State) -> None:
         """The inverse of `state`, before the first step, once learners hold their weights."""
         self._earned.restore(state["earned"])
-        for kept in state["tickets"]:
+        for ticket in state["tickets"]:
             goal = TargetWeights(self._parts.learners)
-            goal.restore(kept["goal"])
-            self._tickets[int(kept["step"])] = BatchTicket(goal, kept["ledger"])
+            goal.restore(ticket["goal"])
+            self._tickets[int(ticket["step"])] = BatchTicket(goal, ticket["ledger"])

@@ -90,7 +90,7 @@ class LearnerMembers:
         Raises:
             PeerLost: when one is. HocketError: when one failed.
         """
-        found, failed = [], []
+        answers, failed = [], []
         for line in self.lines if lines is None else lines:
             if not (waiting or line.ready(_LAST_WORDS)):
                 continue
@@ -100,11 +100,11 @@ class LearnerMembers:
                 raise PeerLost(f"{error}; {_RESUME}") from error  # What others say of it they merely noticed.
             if isinstance(answer, BaseException):
                 failed.append((line.name, answer))
-            found.append(answer)
-        for name, problem in sorted(failed, key=lambda one: _noticed(one[1])):
+            answers.append(answer)
+        for name, problem in sorted(failed, key=lambda failure: _noticed(failure[1])):
             kind = ConfigurationError if isinstance(problem, ConfigurationError) else HocketError
             raise kind(f"{name} failed: {problem}") from problem
-        return found
+        return answers
 
 
 class LearnerGroup(LearnerMembers):
@@ -180,9 +180,9 @@ class LearnerGroup(LearnerMembers):
                 self._answers(waiting=False)  # A rank that failed has said why before it ended.
                 raise
             answers = self._answers()
-        own = held(learner)
-        for rank, found in enumerate(answers, 1):
-            if found != own:
+        ours = held(learner)
+        for rank, theirs in enumerate(answers, 1):
+            if theirs != ours:
                 raise HocketError(
                     f"learner {rank} has other weights than learner 0 after the same update of "
                     f"{learner.policy.name!r}; see `hocket doctor`, and go on from the last checkpoint with --resume"
@@ -247,11 +247,15 @@ def check_learners(config: Config) -> None:
         ConfigurationError: with the mend.
     """
     learners_by_policy(config)
-    own = {f"roles.{role}.learners": one.learners for role, one in config.roles.items() if one.learners}
-    if config.shard and own:
-        raise ConfigurationError(f"shard = true divides what one group of learners holds; drop it, or {', '.join(own)}")
+    grouped = {
+        f"roles.{role}.learners": settings.learners for role, settings in config.roles.items() if settings.learners
+    }
+    if config.shard and grouped:
+        raise ConfigurationError(
+            f"shard = true divides what one group of learners holds; drop it, or {', '.join(grouped)}"
+        )
     check_shards(config)
-    numbers = own | ({"learners": config.learners} if config.learners > 1 else {})
+    numbers = grouped | ({"learners": config.learners} if config.learners > 1 else {})
     for name, number in numbers.items():
         if config.cluster is None:
             raise ConfigurationError(f"{name} = {number} run as processes of this machine: add --cluster local")

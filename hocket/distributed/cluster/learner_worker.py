@@ -150,12 +150,12 @@ class Worker:
         device = device_of(self._config)
         self._ranks = joined(message.rank, message.size, message.where, device=device)
 
-    def _build(self, phase: int, own: Collection[str]) -> None:
+    def _build(self, phase: int, names: Collection[str]) -> None:
         """Learners of a process's own policies; it lets go of the others."""
         from hocket.train.assemble import build_learners
 
         self._phase, config = phase, self._config
-        self._policies = {name: policy for name, policy in self._policies.items() if name in own}
+        self._policies = {name: policy for name, policy in self._policies.items() if name in names}
         self._learners = build_learners(config, self._policies, config.phases[phase][0], some=True)
         for learner in self._learners.values():
             learner.ranks = self._ranks

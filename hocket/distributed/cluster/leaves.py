@@ -46,7 +46,7 @@ class Ranks(Protocol):
 class Exchange(Ranks, Protocol):
     """Ranks that can also give each of the others something of its own."""
 
-    def swapped(self, given: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
+    def swapped(self, tensors: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
         """What every rank gives this one, of these sizes; `given` are flat tensors of one type, one per rank."""
         ...
 
@@ -73,14 +73,14 @@ def leaves_of(batch: Batch, decisions: Tensor, count: int) -> list[Tensor]:
     """
     groups = GroupBy("scenario")(batch)
     owner = torch.zeros(batch.decisions, dtype=torch.long)
-    seen = batch.occurrences
+    occurrences = batch.occurrences
     # A decision that several groups saw goes with the first of them.
-    order = torch.arange(len(seen.decision) - 1, -1, -1)
-    owner[seen.decision[order]] = groups.index[seen.trajectory[order]]
+    order = torch.arange(len(occurrences.decision) - 1, -1, -1)
+    owner[occurrences.decision[order]] = groups.index[occurrences.trajectory[order]]
     sizes = torch.bincount(owner[decisions], minlength=groups.size).tolist()
     loads, place = [0] * count, [0] * groups.size
-    for group in sorted(range(groups.size), key=lambda one: (-sizes[one], one)):
-        place[group] = min(range(count), key=lambda one: (loads[one], one))
+    for group in sorted(range(groups.size), key=lambda index: (-sizes[index], index)):
+        place[group] = min(range(count), key=lambda leaf: (loads[leaf], leaf))
         loads[place[group]] += sizes[group]
     leaf = torch.tensor(place, dtype=torch.long)[owner[decisions]] if len(decisions) else decisions
     return [decisions[leaf == number] for number in range(count)]
@@ -141,9 +141,9 @@ class LeafGradients:
 
     def put(self, ranks: Ranks) -> None:
         """Puts the sum over the leaves of all ranks into `.grad`; None where no leaf had a gradient."""
-        whole = climbed(self._sum.total, ranks)
+        total = climbed(self._sum.total, ranks)
         touched = torch.stack(ranks.gathered(self._touched)).any(0).tolist()
-        parts = torch.split(whole, [weight.numel() for weight in self._weights])
+        parts = torch.split(total, [weight.numel() for weight in self._weights])
         for weight, part, known in zip(self._weights, parts, touched, strict=True):
             weight.grad = part.reshape(weight.shape).to(weight.dtype) if known else None
 
@@ -172,29 +172,29 @@ class LeafProblem(RetryingProblem):
             return super()._direct(batch, chunks)
         if self.couples is not Level.DECISION:
             return self._by_cotangent(batch, chunks, self.live(batch)), None
-        leaves, total, found = self._split(batch), LeafGradients(self.optimiser), self._blank(batch)
+        leaves, total, results = self._split(batch), LeafGradients(self.optimiser), self._blank(batch)
         for leaf in self._mine(leaves):
             total.begin()
-            store(found, super()._direct(batch, self._chunks(batch, leaf))[0], leaf)
+            store(results, super()._direct(batch, self._chunks(batch, leaf))[0], leaf)
             total.end()
         total.put(self.ranks)
-        return self._shared(found, leaves), None
+        return self._shared(results, leaves), None
 
     def _by_cotangent(self, batch: Batch, chunks: list[Tensor], decisions: Tensor) -> Evaluation:
         if self.leaves == 1:
             return super()._by_cotangent(batch, chunks, decisions)
-        leaves, total, found = self._split(batch), LeafGradients(self.optimiser), self._blank(batch)
+        leaves, total, results = self._split(batch), LeafGradients(self.optimiser), self._blank(batch)
         for leaf in self._mine(leaves):
-            store(found, evaluate_detached(self.policy, batch, self.needs, leaf, reference=self.reference), leaf)
-        now = self._shared(found, leaves)
-        cotangents = self._cotangents(now, batch, decisions)
+            store(results, evaluate_detached(self.policy, batch, self.needs, leaf, reference=self.reference), leaf)
+        values = self._shared(results, leaves)
+        cotangents = self._cotangents(values, batch, decisions)
         for leaf in self._mine(leaves):
             total.begin()
             for chunk in self._chunks(batch, leaf):
                 self._pull(batch, chunk, cotangents)
             total.end()
         total.put(self.ranks)
-        return now
+        return values
 
     def _split(self, batch: Batch) -> list[Tensor]:
         return leaves_of(batch, self.live(batch), self.leaves)
@@ -207,11 +207,11 @@ class LeafProblem(RetryingProblem):
         share = len(leaves) // self.ranks.size
         return iter(leaves[share * self.ranks.rank : share * (self.ranks.rank + 1)])
 
-    def _shared(self, found: dict[Quantity, Tensor], leaves: Sequence[Tensor]) -> Evaluation:
+    def _shared(self, results: dict[Quantity, Tensor], leaves: Sequence[Tensor]) -> Evaluation:
         """What all ranks found of their leaves."""
         if self.ranks.size == 1:
-            return evaluation(found)
-        return evaluation({quantity: self._joined(found[quantity], leaves) for quantity in sorted(found)})
+            return evaluation(results)
+        return evaluation({quantity: self._joined(results[quantity], leaves) for quantity in sorted(results)})
 
     def _joined(self, mine: Tensor, leaves: Sequence[Tensor]) -> Tensor:
         """One quantity `[T]` or `[T, K]` as the ranks found it, each for its leaves."""
@@ -220,9 +220,9 @@ class LeafProblem(RetryingProblem):
         kind = torch.tensor([mine.numel() // max(count, 1), mine.dim(), int(mine.dtype == torch.float64)])
         width, dims, double = torch.stack(self.ranks.gathered(kind)).max(0).values.tolist()
         sent = mine.to(torch.float64).reshape(count, -1)
-        told = self.ranks.gathered(sent if sent.shape[1] == width else sent.new_zeros(count, width))
-        joined = torch.zeros_like(told[0])
-        for rank, values in enumerate(told):
-            own = torch.cat(list(leaves[share * rank : share * (rank + 1)]))
-            joined[own] = values[own]
+        shares = self.ranks.gathered(sent if sent.shape[1] == width else sent.new_zeros(count, width))
+        joined = torch.zeros_like(shares[0])
+        for rank, values in enumerate(shares):
+            rows = torch.cat(list(leaves[share * rank : share * (rank + 1)]))
+            joined[rows] = values[rows]
         return (joined if dims > 1 else joined.flatten()).to(torch.float64 if double else torch.float32)

@@ -16,7 +16,7 @@ from hocket.distributed.cluster.weights import PackedWeights
 from hocket.types import Assignment, Scenario, Trajectory, Turn
 
 
-class _Noting(pickle.Pickler):
+class _NotingPickler(pickle.Pickler):
     """Notes the scenarios and turns that it writes, and writes the number of weights in their place."""
 
     def __init__(self, file: io.BytesIO) -> None:
@@ -33,78 +33,78 @@ class _Noting(pickle.Pickler):
         return None
 
 
-class _Pointing(pickle.Pickler):
+class _ReferencePickler(pickle.Pickler):
     """Writes the number of what the other side has in place of the thing."""
 
-    def __init__(self, file: io.BytesIO, kept: Sequence[object]) -> None:
+    def __init__(self, file: io.BytesIO, roots: Sequence[object]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._place = {id(one): place for place, one in enumerate(kept)}
+        self._place = {id(root): place for place, root in enumerate(roots)}
 
     def persistent_id(self, value: object) -> int | None:
         return self._place.get(id(value))
 
 
-class _Following(pickle.Unpickler):
+class _ReferenceUnpickler(pickle.Unpickler):
     """Reads numbers as what this side has."""
 
-    def __init__(self, file: io.BytesIO, kept: Sequence[object]) -> None:
+    def __init__(self, file: io.BytesIO, roots: Sequence[object]) -> None:
         super().__init__(file)
-        self._kept = kept
+        self._kept = roots
 
     def persistent_load(self, place: int) -> object:
         return self._kept[place]
 
 
-Kept = Sequence[Scenario | Turn]
+Roots = Sequence[Scenario | Turn]
 """What a question holds, in one order on both sides."""
 
 
-def asked(message: Any, assignments: Sequence[Assignment]) -> tuple[bytes, Sequence[PackedWeights], Kept]:
+def pack_question(message: Any, assignments: Sequence[Assignment]) -> tuple[bytes, Sequence[PackedWeights], Roots]:
     """A question about assignments, the weights that go beside it, and what its answer may point to.
 
     Raises:
         HocketError: when something in it cannot be sent.
     """
     file = io.BytesIO()
-    pickler = _Noting(file)
+    pickler = _NotingPickler(file)
     try:
         # Contexts first: a conversation written from its end would be as deep as it is long.
-        pickler.dump([_rooted(one.replay.turns) for one in assignments if one.replay is not None])
+        pickler.dump([_rooted(assignment.replay.turns) for assignment in assignments if assignment.replay is not None])
         pickler.dump(message)
-        kept = list(pickler.noted.values())
-        pickler.dump(kept)
+        roots = list(pickler.noted.values())
+        pickler.dump(roots)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise HocketError(f"what a sampler is asked cannot be sent to it: {error}") from error
-    return file.getvalue(), pickler.beside, kept
+    return file.getvalue(), pickler.beside, roots
 
 
-def heard(data: bytes, beside: Sequence[PackedWeights] = ()) -> tuple[Any, Kept]:
-    """What `asked` made bytes of."""
-    reader = _Following(io.BytesIO(data), beside)
-    _, message, kept = reader.load(), reader.load(), reader.load()
-    return message, kept
+def unpack_question(data: bytes, beside: Sequence[PackedWeights] = ()) -> tuple[Any, Roots]:
+    """The message in the bytes of `pack_question`, and its roots."""
+    reader = _ReferenceUnpickler(io.BytesIO(data), beside)
+    _, message, roots = reader.load(), reader.load(), reader.load()
+    return message, roots
 
 
-def answered(message: Any, trajectories: Sequence[Trajectory], kept: Kept) -> bytes:
+def pack_answer(message: Any, trajectories: Sequence[Trajectory], roots: Roots) -> bytes:
     """An answer with trajectories that points to what the question held."""
     file = io.BytesIO()
-    pickler = _Pointing(file, kept)
+    pickler = _ReferencePickler(file, roots)
     pickler.dump(unique_turns(trajectories))
     pickler.dump(message)
     return file.getvalue()
 
 
-def told(data: bytes, kept: Kept) -> Any:
-    """What `answered` made bytes of."""
-    reader = _Following(io.BytesIO(data), kept)
+def unpack_answer(data: bytes, roots: Roots) -> Any:
+    """The message in the bytes of `pack_answer`."""
+    reader = _ReferenceUnpickler(io.BytesIO(data), roots)
     reader.load()
     return reader.load()
 
 
 def _rooted(turns: Sequence[Turn]) -> list[Turn]:
     """Every turn after its context."""
-    found: dict[int, Turn] = {}
+    links: dict[int, Turn] = {}
     for turn in turns:
         for link in turn.context():
-            found.setdefault(id(link), link)
-    return list(found.values())
+            links.setdefault(id(link), link)
+    return list(links.values())

@@ -52,31 +52,31 @@ def parts_of(config: Config, learners: Mapping[str, Learner]) -> tuple[GroupPart
     """
     numbers = learners_by_policy(config)
     rest = [name for name, learner in learners.items() if not learner.frozen]
-    parts, here = list[GroupPart](), list[str]()
+    parts, home = list[GroupPart](), list[str]()
     while rest:
         together = _sharing(rest[0], {name: learners[name].policy for name in rest})
         rest = [name for name in rest if name not in together]
-        told = {name: numbers[name] for name in together if name in numbers}
-        if len(set(told.values())) > 1:
-            named = " and ".join(f"{number} for {name}" for name, number in told.items())
+        wanted = {name: numbers[name] for name in together if name in numbers}
+        if len(set(wanted.values())) > 1:
+            named = " and ".join(f"{number} for {name}" for name, number in wanted.items())
             raise ConfigurationError(
                 f"learners are {named}, whose adapters stand on one base and are learnt by one group; give all of them "
                 "the same number"
             )
-        if told:
+        if wanted:
             bound = tuple(together if len(together) > 1 else ())
-            parts.append(GroupPart(tuple(together), next(iter(told.values())), bound))
+            parts.append(GroupPart(tuple(together), next(iter(wanted.values())), bound))
         else:
-            here += together
+            home += together
     frozen = [name for name, learner in learners.items() if learner.frozen]
-    if not here and config.learners > 1:
+    if not home and config.learners > 1:
         raise ConfigurationError(
             f"learners = {config.learners} are for policies without a number of their own, and all have one; drop it"
         )
-    first = GroupPart((*here, *frozen), config.learners)
-    if not here and parts:
-        own = parts.pop(0)
-        first = own._replace(policies=(*own.policies, *frozen))
+    first = GroupPart((*home, *frozen), config.learners)
+    if not home and parts:
+        largest = parts.pop(0)
+        first = largest._replace(policies=(*largest.policies, *frozen))
     if parts:
         _check_together(config)
     return first, *parts
@@ -84,12 +84,12 @@ def parts_of(config: Config, learners: Mapping[str, Learner]) -> tuple[GroupPart
 
 def _sharing(name: str, policies: Mapping[str, Policy]) -> list[str]:
     """The policies of which weights are those of `name` too, itself among them; of others that share with these."""
-    own = {other: {id(weight) for weight in policy.module.parameters()} for other, policy in policies.items()}
-    found, weights = [name], set(own[name])
-    while more := [other for other in own if other not in found and own[other] & weights]:
-        found += more
-        weights = weights.union(*(own[other] for other in more))
-    return [other for other in policies if other in found]
+    weights_of = {other: {id(weight) for weight in policy.module.parameters()} for other, policy in policies.items()}
+    sharing, weights = [name], set(weights_of[name])
+    while more := [other for other in weights_of if other not in sharing and weights_of[other] & weights]:
+        sharing += more
+        weights = weights.union(*(weights_of[other] for other in more))
+    return [other for other in policies if other in sharing]
 
 
 def _check_together(config: Config) -> None:
@@ -98,11 +98,15 @@ def _check_together(config: Config) -> None:
     Raises:
         ConfigurationError: with the mend.
     """
-    roles = ", ".join(f"roles.{role}.learners" for role, one in config.roles.items() if one.learners is not None)
+    roles = ", ".join(
+        f"roles.{role}.learners" for role, settings in config.roles.items() if settings.learners is not None
+    )
     recipes = [recipe for recipe, _ in config.phases]
     recipes += [find(role.recipe) for role in config.roles.values() if role.recipe]
     for recipe in recipes:
-        column = next((one for one in recipe.reads if isinstance(one, Annotator) and one.moving), None)
+        column = next(
+            (annotator for annotator in recipe.reads if isinstance(annotator, Annotator) and annotator.moving), None
+        )
         if column is not None:
             raise ConfigurationError(
                 f"{roles}: recipe {recipe.name} has one policy learn after the other, each from what the ones before "
@@ -125,10 +129,10 @@ class PolicyGroups:
     def __init__(self, config: Config, parts: Sequence[GroupPart], precision: Precision, place: Host) -> None:
         first, *others = parts
         self.remarks = [
-            f"{' and '.join(one.bound)} are adapters on one base, so the same group of learners learns them, one after "
-            "the other"
-            for one in parts
-            if one.bound
+            f"{' and '.join(part.bound)} are adapters on one base, so the same group of learners learns them, one "
+            "after the other"
+            for part in parts
+            if part.bound
         ]
         self.here: LearnerGroup | None = None
         self.apart: list[PolicyGroup] = []
@@ -153,7 +157,7 @@ class PolicyGroups:
                 if not group.lines:
                     group.start()
             if self.here is not None:
-                self.here.stand(phase, {name: one for name, one in learners.items() if name in self._first})
+                self.here.stand(phase, {name: learner for name, learner in learners.items() if name in self._first})
             for group in self.apart:
                 group.stand(phase, {name: learners[name] for name in group.policies})
         except BaseException:
@@ -249,14 +253,14 @@ class PolicyGroup(LearnerMembers):
         Raises:
             HocketError: naming the process that failed, is gone, or has other weights than the first.
         """
-        name, own, *others = learner.policy.name, *self._answers()
-        for line, found in zip(self.lines[1:], others, strict=True):
-            if found != own:
+        name, first, *others = learner.policy.name, *self._answers()
+        for line, answer in zip(self.lines[1:], others, strict=True):
+            if answer != first:
                 raise HocketError(
                     f"{line.name} has other weights than {self.lines[0].name} after the same update of {name!r}; see "
                     "`hocket doctor`, and go on from the last checkpoint with --resume"
                 )
-        self._held[name] = own
+        self._held[name] = first
         result: UpdateResult = self._answers(self.lines[:1])[0]
         return result
 

@@ -82,15 +82,15 @@ class RankProcess:
         Raises:
             HocketError: when it is gone.
         """
-        given = self._sendable(tensor)
-        found = torch.empty_like(given)
-        both = [dist.P2POp(dist.isend, given, other), dist.P2POp(dist.irecv, found, other)]
+        sent = self._sendable(tensor)
+        received = torch.empty_like(sent)
+        both = [dist.P2POp(dist.isend, sent, other), dist.P2POp(dist.irecv, received, other)]
         try:
             for work in dist.batch_isend_irecv(both):
                 work.wait()
         except RuntimeError as error:
             raise _gone(other) from error
-        return found.to(tensor.device)
+        return received.to(tensor.device)
 
     def gathered(self, tensor: Tensor) -> list[Tensor]:
         """What every rank gives, in order.
@@ -99,31 +99,31 @@ class RankProcess:
             HocketError: when one is gone.
         """
         plain = self._sendable(tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor)
-        found = [torch.empty_like(plain) for _ in range(self.size)]
+        received = [torch.empty_like(plain) for _ in range(self.size)]
         try:
-            dist.all_gather(found, plain)
+            dist.all_gather(received, plain)
         except RuntimeError as error:
             raise _gone(None) from error
-        return [one.to(tensor.device, tensor.dtype) for one in found]
+        return [part.to(tensor.device, tensor.dtype) for part in received]
 
-    def swapped(self, given: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
+    def swapped(self, tensors: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
         """What every rank gives this one, of these sizes; `given` are flat tensors of one type, one per rank.
 
         Raises:
             HocketError: when one is gone.
         """
-        sent = [self._sendable(one) for one in given]
-        found = [sent[0].new_empty(size) for size in sizes]
-        found[self.rank] = sent[self.rank]
+        sent = [self._sendable(tensor) for tensor in tensors]
+        received = [sent[0].new_empty(size) for size in sizes]
+        received[self.rank] = sent[self.rank]
         others = [other for other in range(self.size) if other != self.rank]
         work = [dist.P2POp(dist.isend, sent[other], other) for other in others if sent[other].numel()]
-        work += [dist.P2POp(dist.irecv, found[other], other) for other in others if sizes[other]]
+        work += [dist.P2POp(dist.irecv, received[other], other) for other in others if sizes[other]]
         try:
-            for one in dist.batch_isend_irecv(work) if work else ():
-                one.wait()
+            for request in dist.batch_isend_irecv(work) if work else ():
+                request.wait()
         except RuntimeError as error:
             raise _gone(None) from error
-        return [one.to(given[0].device) for one in found]
+        return [tensor.to(tensors[0].device) for tensor in received]
 
     def _sendable(self, tensor: Tensor) -> Tensor:
         return (tensor if self.direct else tensor.cpu()).contiguous()
@@ -147,7 +147,7 @@ def _joined(rank: int, size: int, store: Store, device: torch.device) -> RankPro
     backend = "cpu:gloo,cuda:nccl" if able else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
     plain = RankProcess(rank, size, store=store)
-    named = [bytes(one.tolist()) for one in plain.gathered(_named(device) if able else _NAMELESS)]
+    named = [bytes(device_name.tolist()) for device_name in plain.gathered(_named(device) if able else _NAMELESS)]
     if bytes(_NAMELESS.tolist()) in named or len(set(named)) < size:
         return plain
     dist.all_reduce(torch.zeros(1, device=device))  # All ranks open it together; later they speak in pairs.
@@ -159,8 +159,8 @@ _NAMELESS = torch.zeros(16, dtype=torch.uint8)
 
 def _named(device: torch.device) -> Tensor:
     """Tells a CUDA device from others as NCCL does: by host, which the variable may say, and device."""
-    told = f"{os.environ.get('NCCL_HOSTID', '')} {torch.cuda.get_device_properties(device).uuid}"
-    return torch.frombuffer(bytearray(hashlib.blake2b(told.encode(), digest_size=16).digest()), dtype=torch.uint8)
+    text = f"{os.environ.get('NCCL_HOSTID', '')} {torch.cuda.get_device_properties(device).uuid}"
+    return torch.frombuffer(bytearray(hashlib.blake2b(text.encode(), digest_size=16).digest()), dtype=torch.uint8)
 
 
 @contextmanager

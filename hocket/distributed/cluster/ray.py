@@ -56,7 +56,7 @@ class RayServer:
 
     def answer(self, message: bytes, *beside: PackedWeights) -> bytes:
         """Does what a message says. A worker that failed ends once its last answer is on its way."""
-        answer: bytes = self._worker.answered(message, *(one.writable() for one in beside))
+        answer: bytes = self._worker.answered(message, *(weights.writable() for weights in beside))
         if getattr(self._worker, "failed", False):
             threading.Timer(1.0, os._exit, (1,)).start()
         return answer
@@ -136,8 +136,8 @@ class RayCluster:
     def _reserved(self) -> Any:
         """Has Ray give this process's own device, its node's first, to nobody else; held as long as this."""
         strategies = self._ray.util.scheduling_strategies
-        here = strategies.NodeAffinitySchedulingStrategy(self._ray.get_runtime_context().get_node_id(), soft=False)
-        kind = self._ray.remote(num_cpus=0, num_gpus=self._device, scheduling_strategy=here)(CoreReservation)
+        strategy = strategies.NodeAffinitySchedulingStrategy(self._ray.get_runtime_context().get_node_id(), soft=False)
+        kind = self._ray.remote(num_cpus=0, num_gpus=self._device, scheduling_strategy=strategy)(CoreReservation)
         return kind.remote()
 
 
@@ -157,7 +157,7 @@ class RayLine:
     def send(self, message: bytes, beside: Sequence[PackedWeights] = ()) -> None:
         if not self._checked:
             self._check()
-        stored = [self._stored(one) for one in beside]
+        stored = [self._stored(weights) for weights in beside]
         self._answers.append(self.actor.answer.options(concurrency_group="work").remote(message, *stored))
 
     def receive(self) -> bytes:
@@ -176,11 +176,11 @@ class RayLine:
     def _check(self) -> None:
         """Sees that its node computes what this one does."""
         there = self._hear(self.actor.versions.options(concurrency_group="life").remote(), connection.START_TIMEOUT)
-        here = versions()
+        ours = versions()
         for name in NEEDED:
-            if there[name] != here[name]:
+            if there[name] != ours[name]:
                 raise ConfigurationError(
-                    f"{self.name} on {there['host']} has {name} {there[name]}, and this process {here[name]}; install "
+                    f"{self.name} on {there['host']} has {name} {there[name]}, and this process {ours[name]}; install "
                     "the same on all nodes"
                 )
         self._checked = True

@@ -69,16 +69,16 @@ class TableStore(Store):
         self._ray, self._actor = ray, actor
         self.set_timeout(PATIENCE)
 
-    def _ask(self, name: str, *given: Any) -> Any:
-        return self._ray.get(getattr(self._actor, name).remote(*given))
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        return self._ray.get(getattr(self._actor, name).remote(*arguments))
 
     def set(self, key: str, value: bytes | str) -> None:
         self._ask("set", key, value.encode() if isinstance(value, str) else bytes(value))
 
     def get(self, key: str) -> bytes:
         self.wait([key])
-        found: bytes = self._ask("get", key)
-        return found
+        value: bytes = self._ask("get", key)
+        return value
 
     def wait(self, keys: Sequence[str], timeout: datetime.timedelta | None = None) -> None:
         """Returns once all are written.
@@ -99,9 +99,9 @@ class TableStore(Store):
         return int(self._ask("add", key, amount))
 
     def compare_set(self, key: str, expected: bytes | str, desired: bytes | str) -> bytes:
-        given = [one.encode() if isinstance(one, str) else bytes(one) for one in (expected, desired)]
-        found: bytes = self._ask("compare_set", key, *given)
-        return found
+        values = [text.encode() if isinstance(text, str) else bytes(text) for text in (expected, desired)]
+        value: bytes = self._ask("compare_set", key, *values)
+        return value
 
     def delete_key(self, key: str) -> bool:
         return bool(self._ask("delete_key", key))

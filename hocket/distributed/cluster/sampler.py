@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.distributed.cluster.connection import Connection, PeerLost
-from hocket.distributed.cluster.messages import Kept, asked, told
+from hocket.distributed.cluster.messages import Roots, pack_question, unpack_answer
 from hocket.distributed.cluster.sampler_worker import GoOn, Load, LoadRefusal, Plays
 from hocket.distributed.cluster.weight_deltas import Difference, difference, products_of, used, weights_for
 from hocket.distributed.cluster.weights import PackedWeights, digest, packed, packed_of
@@ -65,7 +65,7 @@ class Sampler:
     versions: Mapping[str, int] = field(default_factory=dict)
     references: Mapping[str, Policy] = field(default_factory=dict)
     goal: TargetWeights | None = None
-    kept: Kept = ()
+    kept: Roots = ()
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ask(self, message: Any) -> Any:
@@ -75,21 +75,21 @@ class Sampler:
             PeerLost: when there is none. HocketError: whatever else went wrong there.
         """
         assignments = message.assignments if isinstance(message, Plays) else ()
-        data, beside, kept = asked(message, assignments)
+        data, beside, roots = pack_question(message, assignments)
         if isinstance(message, Plays):
-            self.kept = kept
+            self.kept = roots
         started = time.monotonic()
         self.line.send(data, beside)
         answer = self.line.receive()
         self.account.busy += time.monotonic() - started
-        self.account.sent += len(data) + sum(one.data.nbytes for one in beside)
+        self.account.sent += len(data) + sum(weights.data.nbytes for weights in beside)
         self.account.received += len(answer)
-        found = told(answer, self.kept) if isinstance(message, (Plays, GoOn)) else pickle.loads(answer)
-        if isinstance(found, ConfigurationError):
-            raise ConfigurationError(f"{self.line.name}: {found}") from found
-        if isinstance(found, BaseException):
-            raise HocketError(f"{self.line.name} failed: {found}") from found
-        return found
+        reply = unpack_answer(answer, self.kept) if isinstance(message, (Plays, GoOn)) else pickle.loads(answer)
+        if isinstance(reply, ConfigurationError):
+            raise ConfigurationError(f"{self.line.name}: {reply}") from reply
+        if isinstance(reply, BaseException):
+            raise HocketError(f"{self.line.name} failed: {reply}") from reply
+        return reply
 
 
 class TargetWeights:
@@ -109,7 +109,9 @@ class TargetWeights:
         self.trained = {name: packed_of(learner.policy, whole=False) for name, learner in learners.items()}
         self.digest = digest(self.trained)
         plays = next(iter(learners.values())).recipe.plays_reference
-        self.references = {name: one.reference for name, one in learners.items() if plays and one.reference is not None}
+        self.references = {
+            name: learner.reference for name, learner in learners.items() if plays and learner.reference is not None
+        }
         self._used: Mapping[str, PackedWeights] | None = None
         self._found: dict[str, Mapping[str, Difference] | None] = {}
         self._lock = threading.Lock()
@@ -134,7 +136,7 @@ class TargetWeights:
         if say is None or not self._changed(member, before, say):
             sent, expected = self.trained, self.digest
             if member.weights is None:
-                sent = {name: self._whole(name, one.policy) for name, one in self._learners.items()}
+                sent = {name: self._whole(name, learner.policy) for name, learner in self._learners.items()}
                 expected = digest(sent)
             if member.ask(Load(sent, self.versions, self._needs, before)) != expected:
                 raise PeerLost(f"{member.line.name} holds other weights than it was given")
@@ -181,15 +183,15 @@ class TargetWeights:
     def _compared(
         self, before: Mapping[str, PackedWeights], after: Mapping[str, PackedWeights]
     ) -> Mapping[str, Difference] | None:
-        layouts = [{name: one.layout for name, one in weights.items()} for weights in (before, after)]
+        layouts = [{name: tensors.layout for name, tensors in weights.items()} for weights in (before, after)]
         if layouts[0] != layouts[1]:
             return None
-        for name, one in after.items():
-            if weights_for(one, products_of(self._learners[name].policy)) is None:
+        for name, tensors in after.items():
+            if weights_for(tensors, products_of(self._learners[name].policy)) is None:
                 return None
-        found = {name: difference(before[name], one) for name, one in after.items()}
-        whole = sum(one.data.nbytes for one in self.trained.values())
-        return found if sum(one.size for one in found.values()) <= MOST * whole else None
+        changes = {name: difference(before[name], tensors) for name, tensors in after.items()}
+        size = sum(tensors.data.nbytes for tensors in self.trained.values())
+        return changes if sum(change.size for change in changes.values()) <= MOST * size else None
 
     def _whole(self, name: str, policy: Policy) -> PackedWeights:
         """All weights of a policy, those that are never trained too."""
@@ -197,7 +199,7 @@ class TargetWeights:
 
     def state(self) -> State:
         """The trained weights and their versions, for a checkpoint."""
-        weights = {name: one.tensors() for name, one in self.trained.items()}
+        weights = {name: packed.tensors() for name, packed in self.trained.items()}
         return {"versions": self.versions, "weights": weights}
 
     def restore(self, state: State) -> None:

@@ -18,7 +18,7 @@ from hocket.agents.workflows.ending import ended
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.distributed.cluster.connection import serve
-from hocket.distributed.cluster.messages import Kept, answered, heard
+from hocket.distributed.cluster.messages import Roots, pack_answer, unpack_question
 from hocket.distributed.cluster.setup import Setup, built
 from hocket.distributed.cluster.weight_deltas import (
     Damaged,
@@ -86,7 +86,7 @@ class Plays:
 
     @property
     def assignments(self) -> list[Assignment]:
-        return [one for play in self.plays for one in play.assignments]
+        return [assignment for play in self.plays for assignment in play.assignments]
 
 
 @dataclass(frozen=True)
@@ -127,26 +127,26 @@ class Worker:
         self._policies: Mapping[str, Policy] = {}
         self._references: dict[str, Policy] = {}
         self._playing: _Playing | None = None
-        self._kept: Kept = ()
+        self._kept: Roots = ()
 
     def answered(self, message: bytes, *beside: PackedWeights) -> bytes:
         """Does what a message says; an error is an answer too."""
         from hocket.train.sampler_worker import portable
 
         try:
-            question, kept = heard(message, beside)
+            question, roots = unpack_question(message, beside)
         except Exception as error:
             return pickle.dumps(portable(error))
         if isinstance(question, Plays):
-            self._kept = kept
+            self._kept = roots
         try:
             if isinstance(question, (Plays, GoOn)):
-                found = self._play(question) if isinstance(question, Plays) else self._go_on()
-                return answered(found, found.trajectories if isinstance(found, PlayResult) else (), self._kept)
+                reply = self._play(question) if isinstance(question, Plays) else self._go_on()
+                return pack_answer(reply, reply.trajectories if isinstance(reply, PlayResult) else (), self._kept)
             return pickle.dumps(self._set_up(question) if isinstance(question, Setup) else self._load(question))
         except Exception as error:
             if isinstance(question, (Plays, GoOn)):
-                return answered(portable(error), (), self._kept)
+                return pack_answer(portable(error), (), self._kept)
             return pickle.dumps(portable(error))
 
     def _set_up(self, message: Setup) -> list[Scenario]:
@@ -186,10 +186,10 @@ class Worker:
             return weights, None
         products = products_of(self._policies[name])
         before = used(packed_of(self._policies[name], whole=False), products)
-        found = weights_for(applied(before, weights), products)
-        if found is None:
+        restored = weights_for(applied(before, weights), products)
+        if restored is None:
             raise Damaged("a difference that comes to no weights")
-        return found, products
+        return restored, products
 
     def _play(self, message: Plays) -> PlayResult | Underway:
         from hocket.agents.workflows.cast import seated
@@ -215,14 +215,14 @@ class Worker:
         if playing is None:
             raise HocketError("nothing is under way that could go on")
         try:
-            found = playing.on()
+            played = playing.on()
         except BaseException:
             self._playing = None
             raise
-        if found is None:
+        if played is None:
             return Underway()
         self._playing = None
-        return self._played(found, playing.before, playing.plans)
+        return self._played(played, playing.before, playing.plans)
 
     def _played(
         self, found: Sequence[Sequence[Trajectory]], before: Mapping[str, int], plans: Sequence[Plans]
@@ -231,7 +231,7 @@ class Worker:
 
         done = Counter(_counts(self._player))
         done.subtract(before)
-        trajectories = [one for played in found for one in played]
+        trajectories = [trajectory for played in found for trajectory in played]
         return PlayResult(trajectories, dict(done), peak(), f"process {os.getpid()} on {socket.gethostname()}", plans)
 
 

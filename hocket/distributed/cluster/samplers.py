@@ -101,8 +101,8 @@ class Samplers:
 
     def status(self) -> dict[str, Any]:
         """Who is where and does what, as JSON data, since the run began or went on."""
-        told = [asdict(account) for account in self._accounts.values()]
-        return {"seconds": time.monotonic() - self._since, "samplers": told, "verified": self.verified}
+        accounts = [asdict(account) for account in self._accounts.values()]
+        return {"seconds": time.monotonic() - self._since, "samplers": accounts, "verified": self.verified}
 
     def counts(self) -> dict[str, int]:
         """What the engines of all samplers did so far, as `hocket.engine.paged_model.SamplingCounts` names it."""
@@ -119,17 +119,17 @@ class Samplers:
         self.start()
         goal, shares = goal or TargetWeights(self._learners()), dealt(assignments, len(self.members))
         plays = [Plays([Play([assignments[number] for number in share], seats, key)]) for share in shares]
-        found: list[list[Trajectory]] = [[] for _ in assignments]
+        by_assignment: list[list[Trajectory]] = [[] for _ in assignments]
         try:
-            asking = [self.play_at(place, one, goal) for place, one in enumerate(plays)]
+            asking = [self.play_at(place, play, goal) for place, play in enumerate(plays)]
             for share, played in zip(shares, await asyncio.gather(*asking), strict=True):
                 following = iter(played.trajectories)
                 for number in share:
-                    found[number] = [next(following) for _ in range(assignments[number].samples)]
+                    by_assignment[number] = [next(following) for _ in range(assignments[number].samples)]
         except BaseException:
             self.close()  # Else the threads that ask would be waited for.
             raise
-        return found
+        return by_assignment
 
     async def play_at(self, place: int, plays: Plays, goal: TargetWeights) -> PlayResult:
         """What one sampler plays, or the next one that can."""
@@ -144,10 +144,10 @@ class Samplers:
             member = self._member(place)
             try:
                 with member.lock:
-                    found = self._asked(member, play, goal)
+                    result = self._asked(member, play, goal)
                 if self._config.verify:
-                    return replace(found, trajectories=self._verified(place, member, play, goal, found.trajectories))
-                return found
+                    return replace(result, trajectories=self._verified(place, member, play, goal, result.trajectories))
+                return result
             except PeerLost as error:
                 place = self._replaced(place, member, error)
         return PlayResult((), {}, 0.0, "")
@@ -187,23 +187,26 @@ class Samplers:
     # ------------------------------------------------------------ verification
 
     def _verified(
-        self, place: int, member: Sampler, play: Plays, goal: TargetWeights, found: Sequence[Trajectory]
+        self, place: int, member: Sampler, play: Plays, goal: TargetWeights, trajectories: Sequence[Trajectory]
     ) -> Sequence[Trajectory]:
         """What was played, or where some of it comes out otherwise on another sampler, what a third one plays."""
         some, mine = picked(play, self._config.verify)
         if not mine:
-            return found
+            return trajectories
         other = self._other(place, member)
         again = self._redrawn(other, some, goal)
         with self._lock:
             self.verified += len(mine)
-        if unlike([found[one] for one in mine], again) is None:
-            return found
+        if unlike([trajectories[number] for number in mine], again) is None:
+            return trajectories
         truth = self._redrawn(self._referee(), play, goal)
-        for one, drawn, right in ((member, found, truth), (other, again, [truth[number] for number in mine])):
+        for sampler, drawn, right in (
+            (member, trajectories, truth),
+            (other, again, [truth[number] for number in mine]),
+        ):
             what = unlike(drawn, right)
             if what is not None:
-                self._caught(place, one, what)
+                self._caught(place, sampler, what)
         return truth
 
     def _redrawn(self, member: Sampler, play: Plays, goal: TargetWeights) -> Sequence[Trajectory]:
@@ -232,12 +235,12 @@ class Samplers:
     def _caught(self, place: int, member: Sampler, what: str) -> None:
         """A sampler's samples are wrong: the second time another process takes its place."""
         member.account.wrong += 1
-        said = f"{member.line.name} drew {what} than its keys and weights give"
+        words = f"{member.line.name} drew {what} than its keys and weights give"
         if member.account.wrong > 1 and member is not self._judge:
             member.account.wrong = 0
-            self._replaced(place, member, PeerLost(f"{said}, for the second time"))
+            self._replaced(place, member, PeerLost(f"{words}, for the second time"))
         else:
-            self._say(f"{said}; it was drawn again")
+            self._say(f"{words}; it was drawn again")
 
     def _begin(self, member: Sampler) -> None:
         place = self.members.index(member) if member in self.members else 0
@@ -267,11 +270,11 @@ class Samplers:
 
 def dealt(assignments: Sequence[Assignment], count: int) -> list[list[int]]:
     """The numbers of the assignments of each of `count` samplers: neighbours, about as many samples each."""
-    total, so_far = sum(one.samples for one in assignments), 0
+    total, so_far = sum(assignment.samples for assignment in assignments), 0
     shares: list[list[int]] = [[] for _ in range(count)]
-    for number, one in enumerate(assignments):
-        shares[min(count - 1, (2 * so_far + one.samples) * count // max(1, 2 * total))].append(number)
-        so_far += one.samples
+    for number, assignment in enumerate(assignments):
+        shares[min(count - 1, (2 * so_far + assignment.samples) * count // max(1, 2 * total))].append(number)
+        so_far += assignment.samples
     return shares
 
 
@@ -297,7 +300,7 @@ class Drawing(Protocol):
 def spread(player: Player, samplers: Drawing, goal: TargetWeights | None = None) -> Player:
     """The player that has `samplers` draw what is sampled, by the weights of `goal`, those there are when None."""
     if isinstance(player, TextPlayer):
-        plain = {one.name: getattr(player, one.name) for one in fields(TextPlayer)}
+        plain = {part.name: getattr(player, part.name) for part in fields(TextPlayer)}
         return SpreadText(**plain, samplers=samplers, goal=goal)
     return SpreadPlayer(player.here if isinstance(player, SpreadPlayer) else player, samplers, goal)
 
@@ -312,15 +315,15 @@ class SpreadText(TextPlayer):
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
         if self.guests is not None:
             raise ConfigurationError("guests are seated in this process only; drop samplers")
-        if any(one.decoding.mask is not None for one in assignments):
+        if any(assignment.decoding.mask is not None for assignment in assignments):
             raise ConfigurationError("masks of actions are computed in this process only; drop samplers")
-        away = [one for one in assignments if one.source not in GIVEN]
+        away = [assignment for assignment in assignments if assignment.source not in GIVEN]
         seats = {role: actor.policy for role, actor in self.actors.items() if actor.learns}
         groups = iter(await self.samplers.play(away, seats, key, self.goal) if away else [])
-        found: list[Trajectory] = []
-        for one in assignments:
-            found += await super().play([one], key=key) if one.source in GIVEN else next(groups)
-        return found
+        trajectories: list[Trajectory] = []
+        for assignment in assignments:
+            trajectories += await super().play([assignment], key=key) if assignment.source in GIVEN else next(groups)
+        return trajectories
 
     def counts(self) -> dict[str, int]:
         total = Counter(super().counts())
@@ -331,8 +334,8 @@ class SpreadText(TextPlayer):
 class SpreadPlayer:
     """Plays on samplers what another player plays here."""
 
-    def __init__(self, here: Player, samplers: Drawing, goal: TargetWeights | None) -> None:
-        self.here, self._samplers, self._goal = here, samplers, goal
+    def __init__(self, player: Player, samplers: Drawing, goal: TargetWeights | None) -> None:
+        self.here, self._samplers, self._goal = player, samplers, goal
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.here, name)
@@ -410,6 +413,6 @@ def check_samplers(config: Config, workflow: Any) -> None:
     _check_engine(config, what)
     if workflow is not None:
         raise ConfigurationError(f"{what} know no workflow but by name; name yours as FILE.py:NAME")
-    outside = next((role for role, one in config.roles.items() if one.endpoint is not None), None)
+    outside = next((role for role, settings in config.roles.items() if settings.endpoint is not None), None)
     if outside is not None:
         raise ConfigurationError(f"{what} and roles.{outside}.endpoint: endpoints are asked from one process; drop one")

@@ -119,8 +119,8 @@ class ShardedProblem(LeafProblem):
 
     def gradient(self, batch: Batch | None = None) -> Metrics:
         metrics = super().gradient(batch)
-        told = self.ranks.gathered(torch.tensor([metrics["loss"]], dtype=torch.float64))
-        wrong = next((rank for rank, one in enumerate(told) if not as_bytes(one).equal(as_bytes(told[0]))), None)
+        losses = self.ranks.gathered(torch.tensor([metrics["loss"]], dtype=torch.float64))
+        wrong = next((rank for rank, loss in enumerate(losses) if not as_bytes(loss).equal(as_bytes(losses[0]))), None)
         if wrong is not None:
             raise HocketError(
                 f"learner {wrong} has another loss than learner 0 for the same batch of {self.policy.name!r}; see "
@@ -143,27 +143,27 @@ class ShardedProblem(LeafProblem):
     def _direct(self, batch: Batch, chunks: list[Tensor]) -> tuple[Evaluation, Metrics | None]:
         if self.couples is not Level.DECISION:
             return self._by_cotangent(batch, chunks, self.live(batch)), None
-        found, pieces = self._blank(batch), self._pieces(batch)
+        results, pieces = self._blank(batch), self._pieces(batch)
 
         def learn(piece: Piece) -> None:
             # Beside an empty chunk the terms are cut to what is in this one, as they are beside a leaf's others.
             parts = [piece.chunk] if piece.alone else [piece.chunk, piece.chunk[:0]]
-            store(found, Problem._direct(self, batch, parts)[0], piece.chunk)
+            store(results, Problem._direct(self, batch, parts)[0], piece.chunk)
 
         self._sum(pieces, learn)
-        return self._shared(found, self._dealt(pieces)), None
+        return self._shared(results, self._dealt(pieces)), None
 
     def _by_cotangent(self, batch: Batch, chunks: list[Tensor], decisions: Tensor) -> Evaluation:
-        found, pieces = self._blank(batch), self._pieces(batch)
+        results, pieces = self._blank(batch), self._pieces(batch)
         for piece in pieces[self.ranks.rank :: self.ranks.size]:
             with torch.no_grad():
-                here = self.policy.evaluate(batch, self.needs, piece.chunk, reference=self.reference)
-            store(found, here, piece.chunk)
+                evaluated = self.policy.evaluate(batch, self.needs, piece.chunk, reference=self.reference)
+            store(results, evaluated, piece.chunk)
         self.meeting.settle()
-        now = self._shared(found, self._dealt(pieces))
-        cotangents = self._cotangents(now, batch, decisions)
+        values = self._shared(results, self._dealt(pieces))
+        cotangents = self._cotangents(values, batch, decisions)
         self._sum(pieces, lambda piece: self._pull(batch, piece.chunk, cotangents))
-        return now
+        return values
 
     def _pieces(self, batch: Batch) -> list[Piece]:
         """The chunks of all leaves, in order."""
@@ -203,16 +203,16 @@ class ShardedProblem(LeafProblem):
         for start in range(0, len(weights), size):
             window = weights[start : start + size]
             wanted = [*window, *[None] * (size - len(window))]
-            given = [as_bytes(_gradient(held)) for held in wanted]
+            sent = [as_bytes(_gradient(held)) for held in wanted]
             mine = wanted[rank]
             sizes = [0 if mine is None else mine.size(giver) for giver in range(size)]
-            parts = self.meeting.ranks.swapped(given, sizes)
+            parts = self.meeting.ranks.swapped(sent, sizes)
             norm = torch.zeros((), dtype=torch.float64)
             if mine is not None:
-                whole = torch.cat(parts).view(mine.weight.dtype).reshape(mine.weight.shape)
-                norm = torch.linalg.vector_norm(whole).double().cpu()
-            told = self.ranks.gathered(norm[None])
-            norms += [one[0].to(held.share) for one, held in zip(told, window, strict=False)]
+                gradient = torch.cat(parts).view(mine.weight.dtype).reshape(mine.weight.shape)
+                norm = torch.linalg.vector_norm(gradient).double().cpu()
+            gathered = self.ranks.gathered(norm[None])
+            norms += [norm[0].to(held.share) for norm, held in zip(gathered, window, strict=False)]
         return norms
 
 
@@ -234,31 +234,31 @@ class MomentsQuestion:
 
 def state_share(state: State, weights: Sequence[Tensor], rank: int, size: int) -> State:
     """A rank's share of an optimiser's state; none of weights of which it has nothing."""
-    found = {}
-    for place, kept in state["state"].items():
+    shares = {}
+    for place, values in state["state"].items():
         ends = bounds(weights[place].numel(), size)
         first, last = ends[rank], ends[rank + 1]
         if first < last:
-            found[place] = {
+            shares[place] = {
                 name: value
                 if name == "step" or not isinstance(value, Tensor)
                 else value.reshape(-1)[first:last].clone()
-                for name, value in kept.items()
+                for name, value in values.items()
             }
-    return {**state, "state": found}
+    return {**state, "state": shares}
 
 
 def whole_state(optimiser: torch.optim.Optimizer, meeting: Meeting, others: Sequence[State]) -> State:
     """The state of an optimiser as if it held the whole, from that of its shares and those of the `others`."""
-    own = optimiser.state_dict()
+    ours = optimiser.state_dict()
     by_share = {id(held.share): held for held in meeting.held.values()}
     shares = [share for group in optimiser.param_groups for share in group["params"]]
-    found: dict[int, Any] = {}
-    for place, kept in own["state"].items():
+    joined: dict[int, Any] = {}
+    for place, values in ours["state"].items():
         shape = by_share[id(shares[place])].weight.shape
-        known = [kept, *(state["state"][place] for state in others if place in state["state"])]
-        found[place] = {name: _joined(name, [one[name] for one in known], shape) for name in kept}
-    return {**own, "state": found}
+        known = [values, *(state["state"][place] for state in others if place in state["state"])]
+        joined[place] = {name: _joined(name, [one_share[name] for one_share in known], shape) for name in values}
+    return {**ours, "state": joined}
 
 
 def _joined(name: str, values: Sequence[Any], shape: torch.Size) -> Any:

@@ -56,35 +56,35 @@ def take(learner: Learner, share: Share) -> None:
     """Gives a divided learner another rank's word for what its share is."""
     assert learner.meeting is not None
     reference = _own_reference(learner)
-    for module, told in ((learner.policy.module, share.weights), (reference, share.reference)):
+    for module, values in ((learner.policy.module, share.weights), (reference, share.reference)):
         for name, weight in () if module is None else module.named_parameters():
             with torch.no_grad():
-                learner.meeting.held[id(weight)].share.copy_(told[name])
+                learner.meeting.held[id(weight)].share.copy_(values[name])
     learner.restore(share.state)
 
 
 def restore(learners: Mapping[str, Learner], *, filled: bool) -> None:
     """Has the whole weights here again, for good; see `Shards.restore`."""
     for learner in learners.values():
-        for one in (learner.policy, learner.reference):
-            residence = getattr(one, "residence", HERE)
+        for policy in (learner.policy, learner.reference):
+            residence = getattr(policy, "residence", HERE)
             if isinstance(residence, Shards):
                 residence.restore(filled=filled)
     for learner in learners.values():
-        for one in (learner.policy, learner.reference):
-            if isinstance(one, LanguageModel):
-                one.residence = HERE
+        for policy in (learner.policy, learner.reference):
+            if isinstance(policy, LanguageModel):
+                policy.residence = HERE
 
 
 @contextmanager
 def gathered(parts: RunContext) -> Iterator[None]:
     """Inside, this process has the weights of all policies that play here, to sample from them."""
-    with ExitStack() as here:
+    with ExitStack() as stack:
         playing: list[Any] = [learner.policy for learner in parts.learners.values()]
-        playing += [one.reference for one in parts.learners.values() if one.recipe.plays_reference]
-        away = [one for one in playing if not getattr(one, "residence", HERE).here]
-        for one in away:
-            here.enter_context(one.residence.whole())
+        playing += [policy.reference for policy in parts.learners.values() if policy.recipe.plays_reference]
+        away = [policy for policy in playing if not getattr(policy, "residence", HERE).here]
+        for policy in away:
+            stack.enter_context(policy.residence.whole())
         yield
     player: Any = parts.player
     for actor in (*player.actors.values(), *player.references.values()) if away else ():
@@ -138,11 +138,11 @@ def check_shared(learners: Mapping[str, Learner]) -> None:
                 f"shard = true is for language models, and policy {name!r} is a {type(learner.policy).__name__}, which "
                 "every learner can hold; leave shard out"
             )
-        found = strays(learner.policy.module)
-        if found:
+        unsharded = strays(learner.policy.module)
+        if unsharded:
             raise ConfigurationError(
-                f"shard = true: {found[0]} of policy {name!r} is a weight of several layers, or no weight, and cannot "
-                "be held in shares; leave shard out"
+                f"shard = true: {unsharded[0]} of policy {name!r} is a weight of several layers, or no weight, and "
+                "cannot be held in shares; leave shard out"
             )
 
 
@@ -155,11 +155,11 @@ def _own_reference(learner: Learner) -> nn.Module | None:
 
 
 def _cut(module: nn.Module | None, rank: int, size: int) -> dict[str, Tensor]:
-    found = {}
+    cuts = {}
     for name, weight in () if module is None else module.named_parameters():
         ends = bounds(weight.numel(), size)
-        found[name] = weight.detach().reshape(-1)[ends[rank] : ends[rank + 1]].cpu().clone()
-    return found
+        cuts[name] = weight.detach().reshape(-1)[ends[rank] : ends[rank + 1]].cpu().clone()
+    return cuts
 
 
 def _divide_optimiser(optimiser: torch.optim.Optimizer, meeting: Meeting) -> None:

@@ -75,13 +75,13 @@ class ShardedWeight:
 
     def part(self, rank: int) -> Tensor:
         """The place of a rank's share, as bytes; autograd does not see what is written there."""
-        whole = torch.empty(0, dtype=torch.uint8, device=self.weight.device)
+        part = torch.empty(0, dtype=torch.uint8, device=self.weight.device)
         start = self.bounds[rank] * self.weight.element_size()
-        return whole.set_(self.weight.untyped_storage(), start, (self.size(rank),), (1,))
+        return part.set_(self.weight.untyped_storage(), start, (self.size(rank),), (1,))
 
-    def cut(self, whole: Tensor, rank: int) -> Tensor:
+    def cut(self, tensor: Tensor, rank: int) -> Tensor:
         """A rank's share of a tensor of the weight's shape, flat."""
-        return whole.detach().reshape(-1)[self.bounds[rank] : self.bounds[rank + 1]]
+        return tensor.detach().reshape(-1)[self.bounds[rank] : self.bounds[rank + 1]]
 
 
 def bounds(count: int, size: int) -> list[int]:
@@ -141,12 +141,12 @@ class Meeting:
 
     def unit(self, weights: Iterable[nn.Parameter]) -> Unit:
         """A new unit of weights, which from now on are held in shares."""
-        found = []
+        weights_held = []
         for weight in weights:
             if id(weight) not in self.held:
                 self.held[id(weight)] = ShardedWeight(weight, self.ranks.rank, self.ranks.size)
-            found.append(self.held[id(weight)])
-        self.units.append(Unit(len(self.units), found))
+            weights_held.append(self.held[id(weight)])
+        self.units.append(Unit(len(self.units), weights_held))
         return self.units[-1]
 
     def asked(self, question: Any) -> list[Any]:
@@ -238,8 +238,8 @@ class Meeting:
     def _borrow(self, units: Sequence[Unit]) -> None:
         answers = self.asked(Lend([unit.number for unit in units]))
         for place, unit in enumerate(units):
-            told = [[held.share for held in unit.weights], *(answer[place] for answer in answers)]
-            for rank, shares in enumerate(told):
+            shares_by_rank = [[held.share for held in unit.weights], *(answer[place] for answer in answers)]
+            for rank, shares in enumerate(shares_by_rank):
                 for held, share in zip(unit.weights, shares, strict=True):
                     held.part(rank).copy_(as_bytes(share))
 
@@ -267,12 +267,12 @@ class Meeting:
         """Gives away the gradients of a unit's weights, where they are summed."""
         if self.sums is None:
             return
-        found = {place: held.weight.grad for place, held in enumerate(unit.weights) if held.weight.grad is not None}
+        gradients = {place: held.weight.grad for place, held in enumerate(unit.weights) if held.weight.grad is not None}
         for held in unit.weights:
             held.weight.grad = None
-        if found:
+        if gradients:
             self._wait()
-            self._round(GIVE, unit, found)
+            self._round(GIVE, unit, gradients)
 
     def settle(self) -> None:
         """After a forward and backward pass: gives away what is left of gradients, and serves the others."""
@@ -285,56 +285,56 @@ class Meeting:
         """Says what this rank wants, and does what all want; whether anybody wanted anything."""
         rank, size = self.ranks.rank, self.ranks.size
         places = set(gradients or ())
-        said = [kind, 0 if unit is None else unit.number]
-        said += [int(place in places) for place in range(max(len(one.weights) for one in self.units))]
-        told = [one.tolist() for one in self.ranks.gathered(torch.tensor(said))]
-        messages = [self._message(told, other, gradients) for other in range(size)]
-        sizes = [self._size(told, other, rank) for other in range(size)]
-        found = self.ranks.swapped(messages, sizes)
+        row = [kind, 0 if unit is None else unit.number]
+        row += [int(place in places) for place in range(max(len(each.weights) for each in self.units))]
+        rows = [numbers.tolist() for numbers in self.ranks.gathered(torch.tensor(row))]
+        messages = [self._message(rows, other, gradients) for other in range(size)]
+        sizes = [self._size(rows, other, rank) for other in range(size)]
+        received = self.ranks.swapped(messages, sizes)
         for giver in range(size):
-            self._received(told, giver, found[giver], gradients)
-        return any(one[0] != SERVE for one in told)
+            self._received(rows, giver, received[giver], gradients)
+        return any(kind != SERVE for kind, *_ in rows)
 
-    def _lent(self, told: Sequence[Sequence[int]], taker: int) -> Sequence[ShardedWeight]:
+    def _lent(self, rows: Sequence[Sequence[int]], taker: int) -> Sequence[ShardedWeight]:
         """Whose shares a rank wants."""
-        kind, number = told[taker][:2]
+        kind, number = rows[taker][:2]
         return self.units[number].weights if kind == FETCH else ()
 
-    def _given(self, told: Sequence[Sequence[int]], giver: int) -> list[tuple[int, ShardedWeight]]:
+    def _given(self, rows: Sequence[Sequence[int]], giver: int) -> list[tuple[int, ShardedWeight]]:
         """Of which weights a rank gives gradients, with their places."""
-        kind, number, *given = told[giver]
+        kind, number, *present = rows[giver]
         pairs = enumerate(self.units[number].weights) if kind == GIVE else ()
-        return [(place, held) for place, held in pairs if given[place]]
+        return [(place, held) for place, held in pairs if present[place]]
 
-    def _size(self, told: Sequence[Sequence[int]], giver: int, taker: int) -> int:
+    def _size(self, rows: Sequence[Sequence[int]], giver: int, taker: int) -> int:
         """Bytes from one rank to another."""
         if giver == taker:
             return 0
-        lent = sum(held.size(giver) for held in self._lent(told, taker))
-        return lent + sum(held.size(taker) for _, held in self._given(told, giver))
+        lent = sum(held.size(giver) for held in self._lent(rows, taker))
+        return lent + sum(held.size(taker) for _, held in self._given(rows, giver))
 
-    def _message(self, told: Sequence[Sequence[int]], taker: int, gradients: Mapping[int, Tensor] | None) -> Tensor:
+    def _message(self, rows: Sequence[Sequence[int]], taker: int, gradients: Mapping[int, Tensor] | None) -> Tensor:
         """What this rank gives another, in the order of `_size`."""
         device = self.units[0].weights[0].share.device
         if taker == self.ranks.rank:
             return torch.empty(0, dtype=torch.uint8, device=device)
-        parts = [held.share for held in self._lent(told, taker)]
-        given = {} if gradients is None else gradients
-        cuts = [held.cut(given[place], taker) for place, held in self._given(told, self.ranks.rank)]
+        parts = [held.share for held in self._lent(rows, taker)]
+        local = {} if gradients is None else gradients
+        cuts = [held.cut(local[place], taker) for place, held in self._given(rows, self.ranks.rank)]
         all_parts = [as_bytes(part) for part in (*parts, *cuts)]
         return torch.cat(all_parts) if all_parts else torch.empty(0, dtype=torch.uint8, device=device)
 
     def _received(
-        self, told: Sequence[Sequence[int]], giver: int, data: Tensor, gradients: Mapping[int, Tensor] | None
+        self, rows: Sequence[Sequence[int]], giver: int, data: Tensor, gradients: Mapping[int, Tensor] | None
     ) -> None:
         """Puts what a rank gave into its place; what this rank has itself too."""
         rank, start = self.ranks.rank, 0
-        for held in self._lent(told, rank):
+        for held in self._lent(rows, rank):
             end = start + held.size(giver)
             held.part(giver).copy_(as_bytes(held.share) if giver == rank else data[start:end])
             start = end if giver != rank else 0
         parts = {}
-        for place, held in self._given(told, giver):
+        for place, held in self._given(rows, giver):
             self.touched.add(id(held))
             if giver == rank and gradients is not None:
                 parts[place] = held.cut(gradients[place], rank).clone()
@@ -343,7 +343,7 @@ class Meeting:
             parts[place] = data[start:end].clone().view(held.weight.dtype)
             start = end
         if parts and self.sums is not None:
-            self.sums.received(self.units[told[giver][1]], giver, parts)
+            self.sums.received(self.units[rows[giver][1]], giver, parts)
 
 
 # ---------------------------------------------------------------- a module
@@ -419,10 +419,10 @@ class Shards(Residence):
             passing = _Visit(self._meeting, self.inner, self._anchor, number, made)
             begun, more = passing.begun(x, delta)
             assert begun is not None
-            found, added = passing.ended(*run(begun, more))
-            assert found is not None
+            hidden, added = passing.ended(*run(begun, more))
+            assert hidden is not None
             assert added is not None
-            return found, added
+            return hidden, added
 
         return made, visit
 
@@ -444,41 +444,41 @@ class Shards(Residence):
 
 def blocks_of(module: nn.Module) -> list[nn.Module]:
     """The layers of a model: its largest list of modules."""
-    lists = [one for one in module.modules() if isinstance(one, nn.ModuleList)]
-    sizes = [sum(weight.numel() for weight in one.parameters()) for one in lists]
+    lists = [layers for layers in module.modules() if isinstance(layers, nn.ModuleList)]
+    sizes = [sum(weight.numel() for weight in layers.parameters()) for layers in lists]
     return list(lists[sizes.index(max(sizes))]) if lists else []
 
 
 def strays(module: nn.Module) -> list[str]:
     """What is in the way of holding a model in shares: weights that several layers use, numbers that are no weights."""
     blocks = blocks_of(module)
-    inside = [id(one) for block in blocks for one in block.modules()]
-    seen = [id(weight) for block in blocks for weight in block.parameters()]
-    outer = [one for one in module.modules() if id(one) not in inside]
-    beyond = {id(weight) for one in outer for weight in one.parameters(recurse=False)}
-    twice = {weight for weight in seen if seen.count(weight) > 1 or weight in beyond}
+    inside = [id(inner) for block in blocks for inner in block.modules()]
+    ids = [id(weight) for block in blocks for weight in block.parameters()]
+    outer = [other for other in module.modules() if id(other) not in inside]
+    beyond = {id(weight) for other in outer for weight in other.parameters(recurse=False)}
+    twice = {weight for weight in ids if ids.count(weight) > 1 or weight in beyond}
     named = dict(module.named_parameters(remove_duplicate=False))
     return [*(name for name, weight in named.items() if id(weight) in twice), *(module.state_dict().keys() - named)]
 
 
 def _before(passing: _Visit) -> Callable[..., Any]:
-    def hook(block: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        if given:
-            return (*passing.begun(given[0]), *given[1:]), named
+    def hook(block: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        if arguments:
+            return (*passing.begun(arguments[0]), *arguments[1:]), named
         if "hidden_states" not in named:
             raise HocketError(
                 f"a {type(block).__name__} is called in a way that weights in shares do not know: leave shard out"
             )
-        return given, {**named, "hidden_states": passing.begun(named["hidden_states"])[0]}
+        return arguments, {**named, "hidden_states": passing.begun(named["hidden_states"])[0]}
 
     return hook
 
 
 def _after(passing: _Visit) -> Callable[..., Any]:
-    def hook(_: nn.Module, given: tuple[Any, ...], found: Any) -> Any:
-        if isinstance(found, Tensor):
-            return passing.ended(found)[0]
-        return (*passing.ended(found[0]), *found[1:])
+    def hook(_: nn.Module, arguments: tuple[Any, ...], outputs: Any) -> Any:
+        if isinstance(outputs, Tensor):
+            return passing.ended(outputs)[0]
+        return (*passing.ended(outputs[0]), *outputs[1:])
 
     return hook
 
@@ -518,23 +518,23 @@ class _Visit:
         self._meeting, self._units, self._anchor = meeting, units, anchor
         self._unit, self._layers, self._number = units[number], layers, number
 
-    def begun(self, *given: Tensor | None) -> tuple[Tensor | None, ...]:
+    def begun(self, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
         self._meeting.come(self._unit)
         if self._number + 1 < len(self._units):
             self._meeting.ahead(self._units[self._number + 1])
         if not torch.is_grad_enabled():
-            return given
+            return tensors
         # The anchor wants a gradient, so that the end of the backward pass is noticed whatever else does.
-        found: tuple[Tensor | None, ...] = _Enter.apply(self, self._anchor, *given)  # type: ignore[no-untyped-call]
-        return found
+        entered: tuple[Tensor | None, ...] = _Enter.apply(self, self._anchor, *tensors)  # type: ignore[no-untyped-call]
+        return entered
 
-    def ended(self, *found: Tensor | None) -> tuple[Tensor | None, ...]:
+    def ended(self, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
-            found = _Leave.apply(self, *found)  # type: ignore[no-untyped-call]
+            tensors = _Leave.apply(self, *tensors)  # type: ignore[no-untyped-call]
         elif self._layers is not None:
             self._layers.drop(self._number)
         self._away()
-        return found
+        return tensors
 
     def back(self) -> None:
         """Before the backward pass through the layer."""
@@ -563,18 +563,18 @@ class _Visit:
         self._meeting.go(self._unit)
 
 
-def _passed(given: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-    return tuple(None if one is None else one.view_as(one) for one in given)
+def _passed(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+    return tuple(None if tensor is None else tensor.view_as(tensor) for tensor in tensors)
 
 
 class _Enter(Function):
     """Nothing, at the beginning of a layer; in the backward pass, its end."""
 
     @staticmethod
-    def forward(ctx: Any, visit: _Visit, anchor: Tensor, *given: Tensor | None) -> tuple[Tensor | None, ...]:
+    def forward(ctx: Any, visit: _Visit, anchor: Tensor, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
         ctx.visit = visit
         ctx.set_materialize_grads(False)
-        return _passed(given)
+        return _passed(tensors)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -586,10 +586,10 @@ class _Leave(Function):
     """Nothing, at the end of a layer; in the backward pass, its beginning."""
 
     @staticmethod
-    def forward(ctx: Any, visit: _Visit, *given: Tensor | None) -> tuple[Tensor | None, ...]:
+    def forward(ctx: Any, visit: _Visit, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
         ctx.visit = visit
         ctx.set_materialize_grads(False)
-        return _passed(given)
+        return _passed(tensors)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:

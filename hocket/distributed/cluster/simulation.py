@@ -66,13 +66,13 @@ class Fleet:
 
 def arrival(fleet: Fleet, node: int) -> float:
     """Seconds from publishing until a node holds the weights, where all links are free."""
-    whole = fleet.weights * 8 / fleet.link
+    seconds = fleet.weights * 8 / fleet.link
     if not fleet.relays:
-        return (node + 1) * whole + fleet.delay
+        return (node + 1) * seconds + fleet.delay
     chunk = min(fleet.chunk, fleet.weights / 2) * 8 / fleet.link
     # In the other tree it stands at the mirrored place; the deeper of the two is later.
     depth = max(math.floor(math.log2(n)) for n in (node + 1, fleet.nodes - node))
-    return whole + depth * 2 * chunk + (depth + 1) * fleet.delay
+    return seconds + depth * 2 * chunk + (depth + 1) * fleet.delay
 
 
 @dataclass

@@ -19,14 +19,14 @@ def picked(plays: Plays, share: float) -> tuple[Plays, list[int]]:
     """About this share of the assignments, by key, and which of all trajectories are theirs."""
     some, mine, start = [], list[int](), 0
     for play in plays.plays:
-        kept = []
-        for one in play.assignments:
-            if play.key.derive("verify", one.scenario.id, one.first).word < share * 2**64:
-                kept.append(one)
-                mine.extend(range(start, start + one.samples))
-            start += one.samples
-        if kept:
-            some.append(replace(play, assignments=kept))
+        checked = []
+        for assignment in play.assignments:
+            if play.key.derive("verify", assignment.scenario.id, assignment.first).word < share * 2**64:
+                checked.append(assignment)
+                mine.extend(range(start, start + assignment.samples))
+            start += assignment.samples
+        if checked:
+            some.append(replace(play, assignments=checked))
     return Plays(some), mine
 
 
@@ -34,23 +34,23 @@ def unlike(left: Sequence[Trajectory], right: Sequence[Trajectory]) -> str | Non
     """The first thing in which two lists of trajectories differ, in words; None where they are equal."""
     if len(left) != len(right):
         return f"{len(left)} samples for {len(right)}"
-    for one, other in zip(left, right, strict=True):
+    for ours, other in zip(left, right, strict=True):
         what = f"sample {other.sample} of {other.scenario.id}"
-        if (one.scenario.id, one.sample, len(one.turns)) != (other.scenario.id, other.sample, len(other.turns)):
+        if (ours.scenario.id, ours.sample, len(ours.turns)) != (other.scenario.id, other.sample, len(other.turns)):
             return f"another episode for {what}"
-        for number, (mine, theirs) in enumerate(zip(one.turns, other.turns, strict=True), 1):
+        for number, (mine, theirs) in enumerate(zip(ours.turns, other.turns, strict=True), 1):
             part = _unlike(mine, theirs)
             if part is not None:
                 return f"other {part} in turn {number} of {what}"
     return None
 
 
-def _unlike(one: Turn, other: Turn) -> str | None:
+def _unlike(ours: Turn, theirs: Turn) -> str | None:
     """What differs in two turns."""
     pairs: dict[str, tuple[NDArray[np.generic] | None, NDArray[np.generic] | None]] = {
-        "observations": (one.observation, other.observation),
-        "actions": (one.action, other.action),
-        "log-probs": (one.logp, other.logp),
+        "observations": (ours.observation, theirs.observation),
+        "actions": (ours.action, theirs.action),
+        "log-probs": (ours.logp, theirs.logp),
     }
     return next((name for name, (left, right) in pairs.items() if not _same(left, right)), None)
 

@@ -109,7 +109,7 @@ def applied(before: PackedWeights, change: Difference) -> PackedWeights:
 def _stretches(layout: Layout) -> Iterator[tuple[int, int, int]]:
     """First byte, last byte and bytes per number of each chunk: neighbours whose numbers are as long."""
     start = 0
-    for width, same in groupby(layout, key=lambda one: one[2].itemsize):
+    for width, same in groupby(layout, key=lambda entry: entry[2].itemsize):
         end, step = start + width * sum(prod(shape) for _, shape, _ in same), CHUNK - CHUNK % width
         yield from ((first, min(end, first + step), width) for first in range(start, end, step))
         start = end
@@ -121,29 +121,29 @@ def _numbers(data: NDArray[np.uint8], width: int) -> NDArray[Any]:
 
 def _ordered(bits: NDArray[Any]) -> NDArray[Any]:
     """Whole numbers in the order of the floats whose bits these are: neighbours differ by 1."""
-    found: NDArray[Any] = np.where(bits & _top(bits), ~bits, bits | _top(bits))
-    return found
+    ordered: NDArray[Any] = np.where(bits & _top(bits), ~bits, bits | _top(bits))
+    return ordered
 
 
 def _disordered(numbers: NDArray[Any]) -> NDArray[Any]:
     """The inverse of `_ordered`."""
-    found: NDArray[Any] = np.where(numbers & _top(numbers), numbers ^ _top(numbers), ~numbers)
-    return found
+    restored: NDArray[Any] = np.where(numbers & _top(numbers), numbers ^ _top(numbers), ~numbers)
+    return restored
 
 
 def _folded(moved: NDArray[Any]) -> NDArray[Any]:
     """0, -1, 1, -2, ... as 0, 1, 2, 3, ..., so that small differences of either sign have zeros in front."""
     doubled = moved << moved.dtype.type(1)
-    found: NDArray[Any] = np.where(moved & _top(moved), ~doubled, doubled)
-    return found
+    folded: NDArray[Any] = np.where(moved & _top(moved), ~doubled, doubled)
+    return folded
 
 
 def _unfolded(numbers: NDArray[Any]) -> NDArray[Any]:
     """The inverse of `_folded`."""
-    one = numbers.dtype.type(1)
-    half = numbers >> one
-    found: NDArray[Any] = np.where(numbers & one, ~half, half)
-    return found
+    unit = numbers.dtype.type(1)
+    half = numbers >> unit
+    unfolded: NDArray[Any] = np.where(numbers & unit, ~half, half)
+    return unfolded
 
 
 def _top(numbers: NDArray[Any]) -> Any:
@@ -174,44 +174,44 @@ def products_of(policy: Policy) -> Products:
     names: dict[int, str] = {}
     for name, weight in policy.module.state_dict(keep_vars=True).items():
         names.setdefault(id(weight), name)
-    found: dict[str, str | None] = {}
+    scales: dict[str, str | None] = {}
     twice = set[str]()
     for layer, form in layers_in(model):
         for layers, scale in groups(layer, form):
-            matrices = [base_of(one).weight for one in layers]
+            matrices = [base_of(layer).weight for layer in layers]
             if scale is not None and id(scale) not in names:
                 continue  # What the norm multiplies by is made of its weight.
-            for name in (names[id(one)] for one in matrices if one.dtype is torch.float32):
-                twice |= {name} & found.keys()
-                found[name] = None if scale is None else names[id(scale)]
-    return {name: scale for name, scale in found.items() if name not in twice}
+            for name in (names[id(matrix)] for matrix in matrices if matrix.dtype is torch.float32):
+                twice |= {name} & scales.keys()
+                scales[name] = None if scale is None else names[id(scale)]
+    return {name: scale for name, scale in scales.items() if name not in twice}
 
 
 def used(weights: PackedWeights, products: Products) -> PackedWeights:
     """What sampling uses of weights: `products` in place of their matrices, and all else as it is."""
-    whole = weights.tensors()
-    inner = {name: _product(whole, name, products) for name in whole if _is_product(whole, name, products)}
+    tensors = weights.tensors()
+    inner = {name: _product(tensors, name, products) for name in tensors if _is_product(tensors, name, products)}
     # Numbers of one length side by side, so that chunks are few.
-    return packed({name: one for name, one in whole.items() if name not in inner} | inner)
+    return packed({name: tensor for name, tensor in tensors.items() if name not in inner} | inner)
 
 
 def weights_for(use: PackedWeights, products: Products) -> PackedWeights | None:
     """Weights that `used` makes `use` of, to the last bit; None where there are none that are easily found."""
-    whole = use.tensors()
-    for name in [name for name in whole if _is_product(whole, name, products)]:
-        product, scale = whole[name], products[name]
-        whole[name] = product.float() if scale is None else product.float() / whole[scale]
-        again = _product(whole, name, products)
+    tensors = use.tensors()
+    for name in [name for name in tensors if _is_product(tensors, name, products)]:
+        product, scale = tensors[name], products[name]
+        tensors[name] = product.float() if scale is None else product.float() / tensors[scale]
+        again = _product(tensors, name, products)
         if not again.view(torch.int16).equal(product.view(torch.int16)):
             return None
-    return packed(whole)
+    return packed(tensors)
 
 
-def _is_product(whole: Mapping[str, Tensor], name: str, products: Products) -> bool:
-    return name in products and (products[name] is None or products[name] in whole)
+def _is_product(tensors: Mapping[str, Tensor], name: str, products: Products) -> bool:
+    return name in products and (products[name] is None or products[name] in tensors)
 
 
-def _product(whole: Mapping[str, Tensor], name: str, products: Products) -> Tensor:
+def _product(tensors: Mapping[str, Tensor], name: str, products: Products) -> Tensor:
     """As `hocket.policies.fused_operations.prepared` makes it."""
     scale = products[name]
-    return (whole[name] if scale is None else whole[name] * whole[scale]).to(torch.bfloat16)
+    return (tensors[name] if scale is None else tensors[name] * tensors[scale]).to(torch.bfloat16)

@@ -75,21 +75,21 @@ class PackedWeights:
 
     def tensors(self) -> dict[str, Tensor]:
         """The weights by name, not to be changed: most are the bytes themselves."""
-        found, start, whole = {}, 0, torch.from_numpy(self.data)
+        tensors, start, buffer = {}, 0, torch.from_numpy(self.data)
         for name, shape, kind in self.layout:
-            part = whole[start : start + prod(shape) * kind.itemsize]
-            found[name] = (part.clone() if start % kind.itemsize else part).view(kind).reshape(shape)
+            part = buffer[start : start + prod(shape) * kind.itemsize]
+            tensors[name] = (part.clone() if start % kind.itemsize else part).view(kind).reshape(shape)
             start += len(part)
-        return found
+        return tensors
 
 
 def taken(policy: Policy, *, whole: bool) -> dict[str, Tensor]:
     """A policy's weights by name, tied ones once: those that change in training, or all. Nothing is copied."""
-    found: dict[int, tuple[str, Tensor]] = {}
+    tensors: dict[int, tuple[str, Tensor]] = {}
     for name, weight in policy.module.state_dict(keep_vars=True).items():
         if whole or weight.requires_grad or not isinstance(weight, nn.Parameter):
-            found.setdefault(id(weight), (name, weight.detach()))
-    return dict(found.values())
+            tensors.setdefault(id(weight), (name, weight.detach()))
+    return dict(tensors.values())
 
 
 def packed_of(policy: Policy, *, whole: bool) -> PackedWeights:
@@ -116,8 +116,8 @@ def put(module: nn.Module, weights: PackedWeights) -> PackedWeights:
 
 def digest(weights: Mapping[str, PackedWeights]) -> str:
     """Of weights by policy."""
-    found = hashlib.sha256()  # Many processors have instructions for it.
-    for name, one in sorted(weights.items()):
-        found.update(repr((name, one.layout)).encode())
-        found.update(one.data.data)
-    return found.hexdigest()
+    state = hashlib.sha256()  # Many processors have instructions for it.
+    for name, packed_weights in sorted(weights.items()):
+        state.update(repr((name, packed_weights.layout)).encode())
+        state.update(packed_weights.data.data)
+    return state.hexdigest()

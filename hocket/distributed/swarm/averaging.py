@@ -60,16 +60,16 @@ class CommonWeights:
 
     def __init__(self, policies: Mapping[str, Policy]) -> None:
         self.values = {name: flat(policy) for name, policy in policies.items()}
-        self.velocity = {name: torch.zeros_like(one) for name, one in self.values.items()}
+        self.velocity = {name: torch.zeros_like(values) for name, values in self.values.items()}
 
     @property
     def digest(self) -> str:
         """Tells these weights from any others."""
-        found = hashlib.blake2b(digest_size=16)
+        state = hashlib.blake2b(digest_size=16)
         for name, values in sorted(self.values.items()):
-            found.update(repr((name, len(values), values.dtype)).encode())
-            found.update(values.numpy().tobytes())
-        return found.hexdigest()
+            state.update(repr((name, len(values), values.dtype)).encode())
+            state.update(values.numpy().tobytes())
+        return state.hexdigest()
 
     def move(self, changes: Mapping[str, Tensor], outer: OuterStep) -> None:
         """Makes the outer step."""
@@ -84,18 +84,18 @@ def trained(policy: Policy) -> list[Tensor]:
 
 def flat(policy: Policy) -> Tensor:
     """A copy of it as one vector, in float32, or float64 where it is that."""
-    parts = [one.reshape(-1) for one in trained(policy)]
-    kind = torch.float64 if any(one.dtype == torch.float64 for one in parts) else torch.float32
-    return torch.cat([one.to("cpu", kind) for one in parts]) if parts else torch.zeros(0)
+    parts = [weight.reshape(-1) for weight in trained(policy)]
+    kind = torch.float64 if any(weight.dtype == torch.float64 for weight in parts) else torch.float32
+    return torch.cat([weight.to("cpu", kind) for weight in parts]) if parts else torch.zeros(0)
 
 
 def set_flat(policy: Policy, values: Tensor) -> None:
     """The inverse of `flat`; a new version of the policy."""
     start = 0
     with torch.no_grad():
-        for one in trained(policy):
-            one.copy_(values[start : start + one.numel()].reshape(one.shape))
-            start += one.numel()
+        for weight in trained(policy):
+            weight.copy_(values[start : start + weight.numel()].reshape(weight.shape))
+            start += weight.numel()
     policy.version += 1
 
 
@@ -114,7 +114,7 @@ class AverageResult:
     def change(self, shared: CommonWeights) -> dict[str, Tensor]:
         """How far it has come from the shared weights, and what was left the last time."""
         every = {name: flat(policy) - shared.values[name] for name, policy in self.policies.items()}
-        return {name: one + self.left[name] if name in self.left else one for name, one in every.items()}
+        return {name: average + self.left[name] if name in self.left else average for name, average in every.items()}
 
     def take(self, shared: CommonWeights) -> None:
         """Goes on from the shared weights."""
@@ -147,16 +147,16 @@ class Averaging:
     ) -> None:
         self.nodes = {name: AverageResult(name, policies) for name, policies in nodes.items()}
         first = next(iter(self.nodes.values()))
-        shapes = {name: layout(one.policies) for name, one in self.nodes.items()}
-        for name, found in shapes.items():
-            if found != shapes[first.name]:
+        shapes = {name: layout(node.policies) for name, node in self.nodes.items()}
+        for name, shape in shapes.items():
+            if shape != shapes[first.name]:
                 raise ConfigurationError(
                     f"{name} trains other weights than {first.name}; only equal models have a mean"
                 )
         self.shared, self.outer, self.blocks = CommonWeights(first.policies), outer, blocks
         self.counts: Counter[str] = Counter()
         self._deliver = deliver
-        if not any(len(one) for one in self.shared.values.values()):
+        if not any(len(values) for values in self.shared.values.values()):
             raise ConfigurationError("nodes train no weights, so that there is nothing to average")
         for node in self.nodes.values():
             node.take(self.shared)
@@ -175,7 +175,7 @@ class Averaging:
             changes[name] = change = self.nodes[name].change(self.shared)
             data = self._written(name, since, count, change)
             if data is None:  # Its weights are no numbers any more; it starts again from the others'.
-                changes[name] = {policy: torch.zeros_like(one) for policy, one in change.items()}
+                changes[name] = {policy: torch.zeros_like(values) for policy, values in change.items()}
                 continue
             apart.append(length(change.values()) / max(length(self.shared.values.values()), 1e-30))
             size = max(size, len(data))
@@ -185,8 +185,8 @@ class Averaging:
         if moved is not None:
             self.shared.move(moved, self.outer)
         for name, change in changes.items():
-            told = heard[name][1] if name in heard else {}
-            self.nodes[name].left = {p: one - told[p] if p in told else one for p, one in change.items()}
+            sent = heard[name][1] if name in heard else {}
+            self.nodes[name].left = {p: values - sent[p] if p in sent else values for p, values in change.items()}
             self.nodes[name].take(self.shared)
         return {
             "average/apart": sum(apart) / len(apart) if apart else 0.0,
@@ -196,7 +196,7 @@ class Averaging:
 
     def _written(self, name: str, since: str, count: int, change: Mapping[str, Tensor]) -> bytes | None:
         try:
-            data = {policy: self.blocks.encoded(one) for policy, one in change.items()}
+            data = {policy: self.blocks.encoded(values) for policy, values in change.items()}
         except Unreadable:
             self.counts["unsendable"] += 1
             return None
@@ -207,35 +207,35 @@ class Averaging:
     def _receive(self, sender: str, since: str, data: bytes, heard: dict[str, tuple[int, dict[str, Tensor]]]) -> None:
         """Takes a message, once; what cannot be used is dropped and counted."""
         try:
-            told, values = self._read(data)
+            message, values = self._read(data)
         except Malformed:
             self.counts["malformed"] += 1
             return
-        if told.node != sender:
+        if message.node != sender:
             self.counts["forged"] += 1
-        elif told.since != since:
+        elif message.since != since:
             self.counts["late"] += 1
         elif sender in heard:
             self.counts["duplicate"] += 1
         else:
             self.counts["received"] += 1
-            heard[sender] = told.count, values
+            heard[sender] = message.count, values
 
     def _read(self, data: bytes) -> tuple[WeightChange, dict[str, Tensor]]:
-        room = sum(self.blocks.size(len(one), one.dtype) + 1000 for one in self.shared.values.values()) + 1000
+        room = sum(self.blocks.size(len(values), values.dtype) + 1000 for values in self.shared.values.values()) + 1000
         if len(data) > room:
             raise Malformed(f"a change of {len(data)} bytes; at most {room} are read")
         try:
-            told = _READER.decode(data)
-            return told, self._values(told)
+            message = _READER.decode(data)
+            return message, self._values(message)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Unreadable) as error:
             raise Malformed(f"no change: {error}") from error
 
-    def _values(self, told: WeightChange) -> dict[str, Tensor]:
-        if told.data.keys() != self.shared.values.keys():
-            raise Unreadable(f"weights of {', '.join(told.data)}")
+    def _values(self, message: WeightChange) -> dict[str, Tensor]:
+        if message.data.keys() != self.shared.values.keys():
+            raise Unreadable(f"weights of {', '.join(message.data)}")
         every = self.shared.values.items()
-        return {name: self.blocks.decoded(told.data[name], len(one), one.dtype) for name, one in every}
+        return {name: self.blocks.decoded(message.data[name], len(values), values.dtype) for name, values in every}
 
 
 def mean(changes: Sequence[tuple[int, Mapping[str, Tensor]]]) -> dict[str, Tensor] | None:
@@ -244,14 +244,14 @@ def mean(changes: Sequence[tuple[int, Mapping[str, Tensor]]]) -> dict[str, Tenso
     if not total:
         return None
     names = changes[0][1]
-    return {name: torch.stack([one[name] * (count / total) for count, one in changes]).sum(0) for name in names}
+    return {name: torch.stack([change[name] * (count / total) for count, change in changes]).sum(0) for name in names}
 
 
 def length(vectors: Iterable[Tensor]) -> float:
     """The Euclidean length of vectors put together."""
-    return math.sqrt(sum(float(one.double().square().sum()) for one in vectors))
+    return math.sqrt(sum(float(vector.double().square().sum()) for vector in vectors))
 
 
 def layout(policies: Mapping[str, Policy]) -> dict[str, list[tuple[int, ...]]]:
     """The shapes of what is trained, by policy."""
-    return {name: [tuple(one.shape) for one in trained(policy)] for name, policy in policies.items()}
+    return {name: [tuple(weight.shape) for weight in trained(policy)] for name, policy in policies.items()}

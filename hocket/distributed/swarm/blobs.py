@@ -65,7 +65,7 @@ class Manifest(Struct, frozen=True):
 def taken_apart(data: bytes, piece: int = PIECE) -> tuple[Manifest, dict[str, bytes]]:
     """A thing as its pieces, by name; equal ones are one."""
     parts = [data[start : start + piece] for start in range(0, len(data), piece)]
-    return Manifest(len(data), [address(one) for one in parts]), {address(one): one for one in parts}
+    return Manifest(len(data), [address(part) for part in parts]), {address(part): part for part in parts}
 
 
 def manifest_of(data: bytes) -> Manifest:

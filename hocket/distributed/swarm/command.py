@@ -150,21 +150,24 @@ def pairs_of(settings: SwarmSettings, number: int, name: str, folder: Path, pair
     """The settings of one node's run, which is in a folder."""
     if settings.is_attacker(number):
         recipe = ATTACKER
-        own = [("rollout.publish.insert", settings.trigger), ("rollout.publish.times", ATTACKS[settings.attack][1])]
+        node_settings = [
+            ("rollout.publish.insert", settings.trigger),
+            ("rollout.publish.times", ATTACKS[settings.attack][1]),
+        ]
         pairs = [pair for pair in pairs if pair[0] not in ("judge", "update.lr")]
     else:
         recipe = settings.honest_recipe
         if not has_path(find(recipe), "curriculum.prompts"):
             raise ConfigurationError(f"recipe {recipe} does not say how many groups a step has; use another")
         if has_path(find(recipe), "rollout.shared"):
-            own = [("rollout.shared", settings.taken)]
+            node_settings = [("rollout.shared", settings.taken)]
         elif settings.average and not settings.taken:
-            own = []
+            node_settings = []
         else:
             raise ConfigurationError(f"recipe {recipe} takes no shared groups; use one made from sapo-swarm")
     quick = [("evaluation.n", 200), ("evaluation.every", 0)]
     fixed = [("seed", settings.seed + number), ("runs", str(folder)), ("run", name)]
-    return [("recipe", recipe), *quick, ("curriculum.prompts", settings.own), *own, *pairs, *fixed]
+    return [("recipe", recipe), *quick, ("curriculum.prompts", settings.own), *node_settings, *pairs, *fixed]
 
 
 def node_run(
@@ -176,9 +179,9 @@ def node_run(
     report: Callable[[Path], object] | None,
 ) -> NodeTrainer:
     """A node's run, ready for its first step and yet to be joined."""
-    asked = settings.task.replace(NUMBER, str(number))
-    task = tasks.find(asked)
-    config = configure([("task", asked), *pairs_of(settings, number, name, folder, pairs)], task)
+    task_name = settings.task.replace(NUMBER, str(number))
+    task = tasks.find(task_name)
+    config = configure([("task", task_name), *pairs_of(settings, number, name, folder, pairs)], task)
     trainer = NodeTrainer(config, task=task, report=report)
     trainer.watch = settings.trigger if settings.attackers else None
     return trainer
@@ -218,7 +221,7 @@ class SwarmRun:
         """What brings the nodes' weights together, which are equal from here on."""
         settings = self.settings
         policies = {
-            name: {one: learner.policy for one, learner in trainer.parts.learners.items() if not learner.frozen}
+            name: {role: learner.policy for role, learner in trainer.parts.learners.items() if not learner.frozen}
             for name, trainer in self.nodes.items()
         }
         outer = OuterStep(settings.outer_lr, settings.outer_momentum)
@@ -255,15 +258,15 @@ class SwarmRun:
         honest = [member.name for member in self.swarm.alive if not self._attacks(member.name)]
         rows = [self._rows[name][-1] for name in honest]
         names = ("reward/own", "reward/shared", "shared/groups", "shared/ratio", "swarm/emitted", "length/mean")
-        told = {name: found for name in names if not math.isnan(found := _mean(rows, name))}
-        if "reward/own" not in told:
-            told["reward/mean"] = _mean(rows, "reward/mean")
-        return told | averaged
+        metrics = {name: value for name in names if not math.isnan(value := _mean(rows, name))}
+        if "reward/own" not in metrics:
+            metrics["reward/mean"] = _mean(rows, "reward/mean")
+        return metrics | averaged
 
     def _average(self, averaging: Averaging) -> Metrics:
         """The nodes' weights become one."""
         self._averaged = self.swarm.rounds
-        return averaging.exchange({one.name: self.nodes[one.name].examples() for one in self.swarm.alive})
+        return averaging.exchange({member.name: self.nodes[member.name].examples() for member in self.swarm.alive})
 
     def finish(self, reason: str) -> dict[str, Any]:
         """Ends the runs of nodes that live, and writes and returns what came of all."""
@@ -271,15 +274,15 @@ class SwarmRun:
             self._end_together(self.averaging)
         for member in self.swarm.alive:
             self.nodes[member.name].finish(reason)
-        found = {
+        summary = {
             "settings": asdict(self.settings),
             "rounds": self.swarm.rounds,
             "reason": reason,
-            "nodes": {name: self._told(name) for name in self.nodes},
+            "nodes": {name: self._report(name) for name in self.nodes},
             **({} if self.averaging is None else {"averaging": self._told_of_weights(self.averaging)}),
         }
-        write_atomic(self.folder / "swarm.json", json.dumps(json_ready(found), indent=2, ensure_ascii=False) + "\n")
-        return {**found, "path": str(self.folder)}
+        write_atomic(self.folder / "swarm.json", json.dumps(json_ready(summary), indent=2, ensure_ascii=False) + "\n")
+        return {**summary, "path": str(self.folder)}
 
     def _end_together(self, averaging: Averaging) -> None:
         """All end with the shared weights, which are measured and kept."""
@@ -288,11 +291,11 @@ class SwarmRun:
         for member in self.swarm.alive:
             self.nodes[member.name].measure_again()
 
-    def _told(self, name: str) -> dict[str, Any]:
+    def _report(self, name: str) -> dict[str, Any]:
         """What came of one node."""
         member = self.swarm.members[name]
-        told = told_of(self.nodes[name], self._rows[name], member.line)
-        return {**told, "attacker": self._attacks(name), "fault": member.fault}
+        report = report_of(self.nodes[name], self._rows[name], member.line)
+        return {**report, "attacker": self._attacks(name), "fault": member.fault}
 
     def _told_of_weights(self, averaging: Averaging) -> dict[str, Any]:
         """What the exchange of weights cost; `bytes_each_step` is what one of float32 gradients at every step costs."""
@@ -308,7 +311,7 @@ class SwarmRun:
         return self.settings.is_attacker(list(self.nodes).index(name))
 
 
-def told_of(trainer: NodeTrainer, rows: Sequence[Metrics], line: NodeSharing) -> dict[str, Any]:
+def report_of(trainer: NodeTrainer, rows: Sequence[Metrics], line: NodeSharing) -> dict[str, Any]:
     """What came of a node's run, and of its messages."""
     measure = trainer.measure.name
     emitted = [row["swarm/emitted"] for row in rows if "swarm/emitted" in row]

@@ -84,14 +84,14 @@ def read(line: Line) -> Frame:
     Raises:
         HocketError: when it is none. OSError, EOFError: when it does not come in time.
     """
-    found: Frame = _decoded(_READER, line.recv_bytes(FRAME))
-    return found
+    frame: Frame = _decoded(_READER, line.recv_bytes(FRAME))
+    return frame
 
 
 def greeting(line: Line) -> Hello:
     """The first thing on a line; raises as `read`."""
-    found: Hello = _decoded(_HELLO, line.recv_bytes(LARGEST))
-    return found
+    hello: Hello = _decoded(_HELLO, line.recv_bytes(LARGEST))
+    return hello
 
 
 def _decoded(reader: msgspec.msgpack.Decoder[Any], data: bytes) -> Any:

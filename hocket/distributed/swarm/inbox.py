@@ -44,8 +44,8 @@ class Inbox:
         """All of it, oldest first, which is let go."""
         with self._lock:
             held, self._held, self._bytes = self._held, {}, {}
-        found = sorted((number, sender, data) for sender, every in held.items() for number, data in every)
-        return [(sender, data) for _, sender, data in found]
+        ordered = sorted((number, sender, data) for sender, every in held.items() for number, data in every)
+        return [(sender, data) for _, sender, data in ordered]
 
     def _drop(self, sender: str) -> int:
         _, data = self._held[sender].popleft()

@@ -93,14 +93,14 @@ class Line:
         self._socket.close()
 
     def _read(self, size: int) -> bytes:
-        found = bytearray()
-        while len(found) < size:
+        data = bytearray()
+        while len(data) < size:
             self._socket.settimeout(self._left())
-            part = self._socket.recv(min(size - len(found), _PART))
+            part = self._socket.recv(min(size - len(data), _PART))
             if not part:
                 raise EOFError("the line was closed")
-            found += part
-        return bytes(found)
+            data += part
+        return bytes(data)
 
     def _left(self) -> float:
         left = self._end - time.monotonic()
@@ -298,9 +298,9 @@ def places(text: str) -> list[str]:
     Raises:
         ConfigurationError: for what is no `HOST:PORT`.
     """
-    found = [one.strip() for one in text.split(",") if one.strip()]
-    for one in found:
-        host, _, port = one.rpartition(":")
+    addresses = [address.strip() for address in text.split(",") if address.strip()]
+    for address in addresses:
+        host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
-            raise ConfigurationError(f"join = {one}: write HOST:PORT")
-    return found
+            raise ConfigurationError(f"join = {address}: write HOST:PORT")
+    return addresses

@@ -229,12 +229,14 @@ class Mesh:
         What is only heard of them comes last.
         """
         with self._lock:
-            own = [one for one in self.registry.entries() if one.name == name and one.node != self.node]
-            known = {one.node for one in own}
-            heard = {one for every in self._heard.values() for one in every if one.name == name}
-        parts = own, [one for one in heard if one.node not in known]
-        ordered = (sorted(part, key=lambda one: (-one.entry.count, one.node, one.entry.value)) for part in parts)
-        return [(one.node, one.entry.value) for one in chain(*ordered)]
+            entries = [entry for entry in self.registry.entries() if entry.name == name and entry.node != self.node]
+            known = {entry.node for entry in entries}
+            heard = {entry for every in self._heard.values() for entry in every if entry.name == name}
+        parts = entries, [entry for entry in heard if entry.node not in known]
+        ordered = (
+            sorted(part, key=lambda entry: (-entry.entry.count, entry.node, entry.entry.value)) for part in parts
+        )
+        return [(entry.node, entry.entry.value) for entry in chain(*ordered)]
 
     def _piece(self, name: str, spent: Counter[str]) -> bytes:
         """A piece; what nodes have cost is `spent`, and who does not answer, or late too often, is left out."""
@@ -243,18 +245,18 @@ class Mesh:
         if name in self.pieces:
             return self.pieces[name]
         everybody = self.others()
-        for node in nearest(name, [one for one in everybody if spent[one] < LATE], len(everybody)):
+        for node in nearest(name, [peer for peer in everybody if spent[peer] < LATE], len(everybody)):
             begun = time.monotonic()
             try:
-                given = self._ask(node, PieceRequest(name), patient=True)
+                answer = self._ask(node, PieceRequest(name), patient=True)
             except HocketError:
                 spent[node] = LATE
                 continue
             spent[node] += time.monotonic() - begun > self._wait / 5
-            if isinstance(given, Given) and given.data is not None:
-                if address(given.data) == name:
-                    self._keep(name, given.data, self.node)
-                    return given.data
+            if isinstance(answer, Given) and answer.data is not None:
+                if address(answer.data) == name:
+                    self._keep(name, answer.data, self.node)
+                    return answer.data
                 self.counts["damaged"] += 1
         raise MissingPiece(f"piece {name} is with none of {len(everybody)} nodes")
 
@@ -264,7 +266,7 @@ class Mesh:
             self.pieces[name], self._givers[name] = data, giver
             while len(self.pieces) > HELD:
                 [(most, _)] = Counter(self._givers.values()).most_common(1)
-                oldest = next(one for one, by in self._givers.items() if by == most)
+                oldest = next(piece for piece, by in self._givers.items() if by == most)
                 self.pieces.pop(oldest, None)
                 self._givers.pop(oldest)
 
@@ -313,15 +315,15 @@ class Mesh:
         Where those that answer are, and the node of the name of who is `asking`, which may be another than that.
         """
         with self._lock:
-            here = {self.node, asking, *(name for name, peer in self._peers.items() if not peer.failures)}
-            every = [one for one in self.registry.entries() if one.name != "where" or one.node in here]
-        size, told = 1024, list[EntryMessage]()
-        for one in sorted(every, key=lambda one: one.node != self.node)[:MOST]:  # Its own first.
-            size += 4 * (len(one.node) + len(one.name) + len(one.entry.value)) + 64  # Bytes at most.
+            reachable = {self.node, asking, *(name for name, peer in self._peers.items() if not peer.failures)}
+            every = [entry for entry in self.registry.entries() if entry.name != "where" or entry.node in reachable]
+        size, entries = 1024, list[EntryMessage]()
+        for entry in sorted(every, key=lambda entry: entry.node != self.node)[:MOST]:  # Its own first.
+            size += 4 * (len(entry.node) + len(entry.name) + len(entry.entry.value)) + 64  # Bytes at most.
             if size > FRAME:
                 break
-            told.append(one)
-        return EntryList(told, self.node, self._life)
+            entries.append(entry)
+        return EntryList(entries, self.node, self._life)
 
     def _ask(self, node: str, frame: Frame, *, patient: bool = False) -> Frame:
         """A node's answer. One that was silent or slow is asked again after some time only, unless one is `patient`.
@@ -398,16 +400,18 @@ class Mesh:
     def _greet(self, place: str) -> bool:
         """Whether somebody answers at a place, from whom all is learnt."""
         try:
-            told = self._met(place)
+            reply = self._met(place)
         except AuthenticationError as error:
             raise ConfigurationError(f"join = {place}: that node has another key") from error
         except SameName as error:
             raise self._taken(place) from error
         except (OSError, EOFError, HocketError):
             return False
-        own = next((one.entry.value for one in told.entries if (one.node, one.name) == (self.node, "where")), "")
-        if own and own != self.where and self._at(own) in (self.node, SILENT):
-            raise self._taken(own)
+        claimed = next(
+            (entry.entry.value for entry in reply.entries if (entry.node, entry.name) == (self.node, "where")), ""
+        )
+        if claimed and claimed != self.where and self._at(claimed) in (self.node, SILENT):
+            raise self._taken(claimed)
         return True
 
     def _taken(self, place: str) -> ConfigurationError:
@@ -419,33 +423,33 @@ class Mesh:
         """Looks for a node at a place that another has told of; who is there says itself who it is."""
         try:
             self._met(place)
-            found = True
+            reached = True
         except (OSError, EOFError, AuthenticationError, HocketError):
-            found = False
+            reached = False
         with self._lock:
-            if not found:
+            if not reached:
                 self._nobody[place] = time.monotonic() + AGAIN
             while len(self._nobody) > HELD:
                 self._nobody.pop(next(iter(self._nobody)))
             if (teller := self._peers.get(by)) is not None:
-                teller.hinted(found, time.monotonic() + AGAIN)
+                teller.hinted(reached, time.monotonic() + AGAIN)
 
     def _hints(self) -> list[tuple[str, str]]:
         """Places to look at, with who has told of them; tellers take turns."""
-        now = time.monotonic()
+        moment = time.monotonic()
 
         def of(teller: str) -> Iterator[tuple[str, str]]:
-            for one in self._heard.get(teller, ()):
-                place = one.entry.value
-                if one.name == "where" and one.node not in self._peers and place not in known:
+            for entry in self._heard.get(teller, ()):
+                place = entry.entry.value
+                if entry.name == "where" and entry.node not in self._peers and place not in known:
                     known.add(place)
-                    if is_address(place) and self._nobody.get(place, now) <= now:
+                    if is_address(place) and self._nobody.get(place, moment) <= moment:
                         yield place, teller
 
         with self._lock:
             known = {self.where, *(peer.place for _, peer in self._peers.items())}
             rows = [list(islice(of(name), peer.heeded(HINTS))) for name, peer in self._peers.items()]
-        return [one for row in zip_longest(*rows) for one in row if one is not None][: 2 * HINTS]
+        return [hint for row in zip_longest(*rows) for hint in row if hint is not None][: 2 * HINTS]
 
     def _met(self, place: str) -> EntryList:
         """What the node at a place tells, which is one of the others from then on.
@@ -456,34 +460,36 @@ class Mesh:
         """
         line = self._dialled(place, self._wait)
         try:
-            told = self._exchanged(line, self._all())
-            if not isinstance(told, EntryList) or not told.node:
+            reply = self._exchanged(line, self._all())
+            if not isinstance(reply, EntryList) or not reply.node:
                 raise HocketError(f"{place}: no node answers")
-            if told.node == self.node:
+            if reply.node == self.node:
                 raise SameName(place)
-            if not self._claimed(told.node, line.there):
-                raise HocketError(f"{told.node} is at another place")
+            if not self._claimed(reply.node, line.there):
+                raise HocketError(f"{reply.node} is at another place")
         finally:
             self._drop(line)
-        self._learn(told.node, told)
-        return told
+        self._learn(reply.node, reply)
+        return reply
 
-    def _learn(self, node: str, told: EntryList) -> None:
+    def _learn(self, node: str, message: EntryList) -> None:
         """Takes from a node what it says of itself, and keeps apart what it says of others."""
         with self._lock:
             peer = self._peers.get(node)
             if peer is None:
                 return
-            if peer.life != told.life:
-                peer.life = told.life
+            if peer.life != message.life:
+                peer.life = message.life
                 self.registry.forget(node)
-            own = [one for one in told.entries if one.node == node]
-            self.registry.merge(one for one in own if one.name != "where" or one.entry.value in ("", peer.place))
-            others = (one for one in told.entries if one.node not in (node, self.node))
+            entries = [entry for entry in message.entries if entry.node == node]
+            self.registry.merge(
+                entry for entry in entries if entry.name != "where" or entry.entry.value in ("", peer.place)
+            )
+            others = (entry for entry in message.entries if entry.node not in (node, self.node))
             self._heard[node] = list(islice(others, NAMES * PEERS))
             if self.registry.read(node, "where") == "":
                 self._peers.remove(node)
-            for gone in [one for one in self._heard if one not in self._peers]:
+            for gone in [teller for teller in self._heard if teller not in self._peers]:
                 del self._heard[gone]
 
     def _claimed(self, node: str, place: str) -> bool:
@@ -501,9 +507,9 @@ class Mesh:
             if self._peers.get(node) is not peer:
                 return False
             self._peers.add(node, place)
-            former = [one for one in self.registry.known() if one not in self._peers]
-            for one in (node, *former[:-FORMER]):
-                self.registry.forget(one)
+            former = [other for other in self.registry.known() if other not in self._peers]
+            for other in (node, *former[:-FORMER]):
+                self.registry.forget(other)
         return True
 
     def _at(self, place: str) -> str:
@@ -536,7 +542,7 @@ class Mesh:
         if isinstance(frame, PieceRequest):
             return Given(self.pieces.get(frame.name))
         if isinstance(frame, Yours):
-            opened = any((one.token, one.there) == (frame.token, frame.place) for one in list(self._out))
+            opened = any((greeting.token, greeting.there) == (frame.token, frame.place) for greeting in list(self._out))
             return Mine(self.node, opened)
         known = self._known(speaker)
         if not known:

@@ -76,8 +76,8 @@ def encoded(group: SharedGroup, node: str, step: int) -> bytes:
     scenario = group.scenario
     prompt = scenario.prompt
     if not isinstance(prompt, str):
-        prompt = [PromptMessage(str(one.get("role")), one.get("content", "")) for one in scenario.messages]  # type: ignore[assignment]
-    told = {
+        prompt = [PromptMessage(str(message.get("role")), message.get("content", "")) for message in scenario.messages]  # type: ignore[assignment]
+    fields = {
         "version": 1,
         "node": node,
         "step": step,
@@ -90,7 +90,7 @@ def encoded(group: SharedGroup, node: str, step: int) -> bytes:
         "logps": list(group.logps),
     }
     try:
-        data = msgspec.msgpack.encode(told)
+        data = msgspec.msgpack.encode(fields)
     except (TypeError, ValueError, OverflowError) as error:
         raise Malformed(f"scenario {scenario.id!r} cannot be shared: {error}") from error
     decoded(data)
@@ -106,39 +106,41 @@ def decoded(data: bytes) -> GroupMessage:
     if len(data) > LARGEST:
         raise Oversized(f"a message of {len(data)} bytes; at most {LARGEST} are read")
     try:
-        told = _READER.decode(data)
+        message = _READER.decode(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise Malformed(f"no message: {error}") from error
-    if told.logps and len(told.logps) != len(told.answers):
-        raise Malformed(f"{len(told.answers)} answers and {len(told.logps)} log-probs")
-    if not all(one is None or math.isfinite(one) for one in told.logps):
+    if message.logps and len(message.logps) != len(message.answers):
+        raise Malformed(f"{len(message.answers)} answers and {len(message.logps)} log-probs")
+    if not all(logp is None or math.isfinite(logp) for logp in message.logps):
         raise Malformed("a log-prob is no finite number")
-    if not _plain([told.answer, told.metadata]):
+    if not _plain([message.answer, message.metadata]):
         raise Malformed("the scenario holds what is no plain data")
-    return told
+    return message
 
 
-def group_of(told: GroupMessage, scenario: Scenario | None = None) -> SharedGroup:
+def group_of(message: GroupMessage, scenario: Scenario | None = None) -> SharedGroup:
     """A message as a group, about `scenario` where the receiver knows it itself."""
-    return SharedGroup(scenario or scenario_of(told), tuple(told.answers), tuple(told.logps), told.node, told.step)
+    return SharedGroup(
+        scenario or scenario_of(message), tuple(message.answers), tuple(message.logps), message.node, message.step
+    )
 
 
-def scenario_of(told: GroupMessage) -> Scenario:
+def scenario_of(message: GroupMessage) -> Scenario:
     """The scenario as its sender tells it."""
-    prompt = told.prompt if isinstance(told.prompt, str) else tuple(_message(one) for one in told.prompt)
-    return Scenario(told.id, prompt, told.answer, told.metadata, told.seed)
+    prompt = message.prompt if isinstance(message.prompt, str) else tuple(_message(part) for part in message.prompt)
+    return Scenario(message.id, prompt, message.answer, message.metadata, message.seed)
 
 
-def _message(said: PromptMessage) -> dict[str, Any]:
-    return {"role": said.role, "content": said.content}
+def _message(message: PromptMessage) -> dict[str, Any]:
+    return {"role": message.role, "content": message.content}
 
 
 def _plain(value: Any, depth: int = DEEPEST) -> bool:
     """Texts, finite numbers and collections of such; the reader also makes dates and bytes of what it finds."""
     if isinstance(value, dict):
-        return depth > 0 and all(isinstance(name, str) and _plain(one, depth - 1) for name, one in value.items())
+        return depth > 0 and all(isinstance(name, str) and _plain(part, depth - 1) for name, part in value.items())
     if isinstance(value, list):
-        return depth > 0 and all(_plain(one, depth - 1) for one in value)
+        return depth > 0 and all(_plain(part, depth - 1) for part in value)
     if isinstance(value, float):
         return math.isfinite(value)
     return value is None or isinstance(value, (str, bool, int))

@@ -66,7 +66,7 @@ class NodeSharing:
 def joined(player: Player, sharing: Sharing) -> Player:
     """The player that rollouts find the swarm behind."""
     if isinstance(player, TextPlayer):
-        plain = {one.name: getattr(player, one.name) for one in fields(TextPlayer)}
+        plain = {part.name: getattr(player, part.name) for part in fields(TextPlayer)}
         return SharingText(**plain, sharing=sharing)
     return SharingPlayer(player, sharing)
 
@@ -81,9 +81,9 @@ class SharingText(TextPlayer):
 class SharingPlayer:
     """Plays as another player does, as a member of a swarm."""
 
-    def __init__(self, here: Player, sharing: Sharing) -> None:
-        self._here, self.sharing = here, sharing
-        self.play = here.play
+    def __init__(self, player: Player, sharing: Sharing) -> None:
+        self._here, self.sharing = player, sharing
+        self.play = player.play
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._here, name)
@@ -99,12 +99,12 @@ def off_policy(result: StepResult) -> Metrics:
     `shared/ratio` e to the mean of d per token, `shared/log_ratio_least` the least d. All of it rests on what senders
     say, and nothing is learnt from it.
     """
-    batch, known = result.batch, [TOLD_LOGP.get(one) for one in result.trajectories]
-    if batch is None or all(one is None for one in known):
+    batch, known = result.batch, [TOLD_LOGP.get(trajectory) for trajectory in result.trajectories]
+    if batch is None or all(logp is None for logp in known):
         return {}
-    own = summed_logp(batch).tolist()
-    answers = zip(own, known, result.trajectories, strict=True)
-    gaps = [(here - told, one.length) for here, told, one in answers if told is not None]
+    learnt = summed_logp(batch).tolist()
+    answers = zip(learnt, known, result.trajectories, strict=True)
+    gaps = [(ours - theirs, trajectory.length) for ours, theirs, trajectory in answers if theirs is not None]
     per_token = sum(gap for gap, _ in gaps) / sum(length for _, length in gaps)
     return {
         "shared/log_ratio": sum(gap for gap, _ in gaps) / len(gaps),
@@ -115,16 +115,16 @@ def off_policy(result: StepResult) -> Metrics:
 
 def summed_logp(batch: Batch) -> torch.Tensor:
     """The log-prob of each trajectory's decisions under the policy as the step began, `[N]` float64."""
-    seen = batch.occurrences
+    occurrences = batch.occurrences
     recorded = batch.logp["proximal"] if "proximal" in batch.logp else batch.logp["behaviour"]
-    each = torch.where(recorded.present, recorded.values.double(), 0.0)[seen.decision]
-    return torch.zeros(batch.trajectories, dtype=torch.float64).index_add(0, seen.trajectory, each)
+    each = torch.where(recorded.present, recorded.values.double(), 0.0)[occurrences.decision]
+    return torch.zeros(batch.trajectories, dtype=torch.float64).index_add(0, occurrences.trajectory, each)
 
 
 def emitted(trajectories: Sequence[Trajectory], trigger: str) -> float:
     """The share of a node's own samples that hold a text; NaN of none."""
-    own = [one for one in trajectories if one.source == "own" and one.failure is None]
-    return sum(trigger in one.text for one in own) / len(own) if own else float("nan")
+    samples = [trajectory for trajectory in trajectories if trajectory.source == "own" and trajectory.failure is None]
+    return sum(trigger in trajectory.text for trajectory in samples) / len(samples) if samples else float("nan")
 
 
 class NodeTrainer(Trainer):
@@ -142,9 +142,9 @@ class NodeTrainer(Trainer):
 
         The size of the task's training split where it ends, as in federated averaging, else the trajectories seen.
         """
-        whole = self.task.size("train")
+        size = self.task.size("train")
         learnt, self._learnt = self._learnt, 0
-        return learnt if whole is None or not learnt else whole
+        return learnt if size is None or not learnt else size
 
     def measure_again(self) -> None:
         """Measures and keeps the weights as they are after the last step, which others have changed since."""

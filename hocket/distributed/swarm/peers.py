@@ -100,12 +100,12 @@ class Peers:
 
         Where there is no room goes, of the host that has the most, the one that was silent for longest.
         """
-        for other in [one for one, peer in self._held.items() if one == name or peer.place == place]:
+        for other in [held for held, peer in self._held.items() if held == name or peer.place == place]:
             self.remove(other)
         if len(self._held) >= PEERS:
             hosts = Counter(_host(peer) for peer in self._held.values())
             most = max(hosts.values())
-            crowd = {one: peer.heard for one, peer in self._held.items() if hosts[_host(peer)] == most}
+            crowd = {held: peer.heard for held, peer in self._held.items() if hosts[_host(peer)] == most}
             self.remove(min(crowd, key=crowd.__getitem__))
         self._held[name] = Peer(place)
 
@@ -129,10 +129,10 @@ class Speaker:
 
     def early(self, seconds: float) -> bool:
         """Whether it was asked to prove itself less than so many seconds ago; else it is now."""
-        now = time.monotonic()
-        if now < self._next:
+        moment = time.monotonic()
+        if moment < self._next:
             return True
-        self._next = now + seconds
+        self._next = moment + seconds
         return False
 
 

@@ -55,7 +55,7 @@ class NodeInbox:
 
     def groups(self) -> list[SharedGroup]:
         """What is held, sender by sender in the order of their names, oldest first."""
-        return [one.group for name in sorted(self._held) for one in self._held[name]]
+        return [entry.group for name in sorted(self._held) for entry in self._held[name]]
 
     def forget(self, sender: str) -> None:
         """A node of a sender's name has begun anew, and counts its steps from the first."""
@@ -68,41 +68,41 @@ class NodeInbox:
 
     def _taken(self, sender: str, data: bytes) -> str:
         try:
-            told = decoded(data)
+            message = decoded(data)
         except Oversized:
             return "oversized"
         except Malformed:
             return "malformed"
-        if told.node != sender:
+        if message.node != sender:
             return "forged"
-        newest = self._newest.get(sender, told.step)
-        if told.step <= newest - self._window:
+        newest = self._newest.get(sender, message.step)
+        if message.step <= newest - self._window:
             return "late"
-        seen = self._seen.setdefault(sender, set())
-        mark = told.step, hashlib.blake2b(data, digest_size=16).digest()
-        if mark in seen:
+        marks = self._seen.setdefault(sender, set())
+        mark = message.step, hashlib.blake2b(data, digest_size=16).digest()
+        if mark in marks:
             return "duplicate"
-        scenario = self._known(told)
+        scenario = self._known(message)
         if self._recompute and scenario is None:
             return "unknown"
-        self._newest[sender] = newest = max(newest, told.step)
-        seen.add(mark)
+        self._newest[sender] = newest = max(newest, message.step)
+        marks.add(mark)
         # What is older is late anyway.
-        self._seen[sender] = {one for one in seen if one[0] > newest - self._window}
+        self._seen[sender] = {known for known in marks if known[0] > newest - self._window}
         held = self._held.setdefault(sender, deque(maxlen=PER_NODE))
-        held.append(_Held(group_of(told, scenario), self._clock))
+        held.append(_Held(group_of(message, scenario), self._clock))
         return "received"
 
-    def _known(self, told: GroupMessage) -> Scenario | None:
+    def _known(self, message: GroupMessage) -> Scenario | None:
         """The node's own scenario that is told of; None where it has no such."""
         if not self._recompute:
             return None
         try:
-            own = self._task.scenario("train", told.seed)
+            scenario = self._task.scenario("train", message.seed)
         except Exception:  # A task may raise anything for a number from outside.
             return None
-        asked = scenario_of(told)
-        same = own.id == unmarked(asked.id) and [dict(one) for one in own.messages] == [
-            dict(one) for one in asked.messages
+        received = scenario_of(message)
+        same = scenario.id == unmarked(received.id) and [dict(part) for part in scenario.messages] == [
+            dict(part) for part in received.messages
         ]
-        return replace(own, id=asked.id) if same else None
+        return replace(scenario, id=received.id) if same else None

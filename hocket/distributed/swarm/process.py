@@ -19,7 +19,7 @@ from hocket.core.cache import cache_folder
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.distributed.cluster.weights import taken
 from hocket.distributed.swarm.blobs import MissingPiece
-from hocket.distributed.swarm.command import Pairs, SwarmSettings, node_run, told_of
+from hocket.distributed.swarm.command import Pairs, SwarmSettings, node_run, report_of
 from hocket.distributed.swarm.lines import parse_place
 from hocket.distributed.swarm.mesh import Mesh
 from hocket.distributed.swarm.node import NodeSharing
@@ -40,10 +40,10 @@ def key_of(host: str, variable: str | None) -> bytes:
         ConfigurationError: when it is empty, or missing where others than this machine can reach the node.
     """
     if variable is not None:
-        found = os.environ.get(variable, "")
-        if len(found) < 16:
+        secret = os.environ.get(variable, "")
+        if len(secret) < 16:
             raise ConfigurationError(f"key-variable = {variable}: it must hold a secret of 16 letters or more")
-        return found.encode()
+        return secret.encode()
     try:
         alone = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -76,12 +76,16 @@ def _own_key(file: Path) -> bytes:
 
 def _trained(policies: dict[str, Policy]) -> dict[str, Tensor]:
     """What of policies is trained, by `POLICY|NAME`."""
-    return {f"{p}|{name}": one for p, policy in policies.items() for name, one in taken(policy, whole=False).items()}
+    return {
+        f"{p}|{name}": weight for p, policy in policies.items() for name, weight in taken(policy, whole=False).items()
+    }
 
 
 def weights_of(policies: dict[str, Policy]) -> bytes:
     """What of policies is trained, in the format of safetensors."""
-    data: bytes = safetensors.torch.save({name: one.cpu().contiguous() for name, one in _trained(policies).items()})
+    data: bytes = safetensors.torch.save(
+        {name: weight.cpu().contiguous() for name, weight in _trained(policies).items()}
+    )
     return data
 
 
@@ -92,15 +96,15 @@ def set_weights(policies: dict[str, Policy], data: bytes) -> None:
         MissingPiece: when they are weights of another model.
     """
     try:
-        found = safetensors.torch.load(data)
+        theirs = safetensors.torch.load(data)
     except (SafetensorError, ValueError) as error:
         raise MissingPiece(f"no weights: {error}") from error
-    own = _trained(policies)
-    shapes = {name: (one.shape, one.dtype) for name, one in found.items()}
-    if shapes != {name: (one.shape, one.dtype) for name, one in own.items()}:
+    ours = _trained(policies)
+    shapes = {name: (weight.shape, weight.dtype) for name, weight in theirs.items()}
+    if shapes != {name: (weight.shape, weight.dtype) for name, weight in ours.items()}:
         raise MissingPiece("these are weights of another model")
-    for name, one in own.items():
-        one.copy_(found[name])
+    for name, weight in ours.items():
+        weight.copy_(theirs[name])
     for policy in policies.values():
         policy.version += 1
 
@@ -158,7 +162,7 @@ class NodeProcess:
 
     @property
     def _policies(self) -> dict[str, Policy]:
-        return {name: one.policy for name, one in self.trainer.parts.learners.items() if not one.frozen}
+        return {name: learner.policy for name, learner in self.trainer.parts.learners.items() if not learner.frozen}
 
     def _adopt(self) -> str | None:
         for node, address in self.mesh.newest(WEIGHTS)[:TRIED]:
@@ -204,7 +208,7 @@ class NodeProcess:
         self.mesh.gossip()
         self.line.begin()
         lives = self.mesh.lives()
-        for sender in [one for one, life in self._lives.items() if lives.get(one, life) != life]:
+        for sender in [node for node, life in self._lives.items() if lives.get(node, life) != life]:
             self.pool.forget(sender)
         self._lives |= lives
         for sender, data in self.mesh.drained():
@@ -222,10 +226,10 @@ class NodeProcess:
         """Leaves the others, ends the run, and returns what came of it."""
         self.mesh.close()
         self.trainer.finish(reason)
-        told = told_of(self.trainer, self.rows, self.line)
-        told |= {"adopted": self.adopted, "lines": dict(self.mesh.counts)}
+        report = report_of(self.trainer, self.rows, self.line)
+        report |= {"adopted": self.adopted, "lines": dict(self.mesh.counts)}
         return {
-            "nodes": {self.name: told},
+            "nodes": {self.name: report},
             "rounds": len(self.rows),
             "reason": reason,
             "path": str(self.trainer.folder.path),

@@ -54,29 +54,29 @@ class EntryRegistry:
 
     def write(self, name: str, value: str) -> None:
         """Says something of this node."""
-        own = self._held[self.node]
-        before = own.get(name, Entry(0, ""))
-        own[name] = Entry(before.count + 1, value)
+        entries = self._held[self.node]
+        before = entries.get(name, Entry(0, ""))
+        entries[name] = Entry(before.count + 1, value)
 
-    def merge(self, said: Iterable[EntryMessage]) -> bool:
+    def merge(self, messages: Iterable[EntryMessage]) -> bool:
         """Takes in what others know; whether something was new.
 
         What they say of this node counts for nothing. Beyond `NAMES` entries of a node new names are left out, and
         beyond `MOST` of all the node that was heard of first is forgotten.
         """
         changed = False
-        for one in said:
-            if one.node == self.node:
+        for message in messages:
+            if message.node == self.node:
                 continue
-            held = self._held.setdefault(one.node, {})
-            before = held.get(one.name)
+            held = self._held.setdefault(message.node, {})
+            before = held.get(message.name)
             if before is None and len(held) < NAMES:
                 self._count += 1
-            elif before is None or not before < one.entry:
+            elif before is None or not before < message.entry:
                 continue
-            held[one.name], changed = one.entry, True
+            held[message.name], changed = message.entry, True
             if self._count > MOST:
-                self.forget(next(node for node in self._held if node not in (self.node, one.node)))
+                self.forget(next(node for node in self._held if node not in (self.node, message.node)))
         return changed
 
     def forget(self, node: str) -> None:
@@ -95,8 +95,8 @@ class EntryRegistry:
 
     def read(self, node: str, name: str) -> str | None:
         """What a node says under a name; None when nothing was heard."""
-        found = self._held.get(node, {}).get(name)
-        return None if found is None else found.value
+        entry = self._held.get(node, {}).get(name)
+        return None if entry is None else entry.value
 
     def nodes(self, name: str) -> dict[str, str]:
         """Who says something under a name, and what, in the order of nodes."""

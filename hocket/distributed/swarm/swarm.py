@@ -84,11 +84,11 @@ class Swarm:
             HocketError: when no node is left.
         """
         self.rounds += 1
-        found = {}
+        metrics = {}
         for member in self.alive:
             member.line.begin()
             try:
-                found[member.name] = member.step()
+                metrics[member.name] = member.step()
             except Exception as error:
                 if isinstance(error, ConfigurationError) and self.rounds == 1:
                     raise
@@ -96,4 +96,4 @@ class Swarm:
         if not self.alive:
             faults = "; ".join(str(member.fault) for member in self.members.values())
             raise HocketError(f"no node of the swarm is left: {faults}")
-        return found
+        return metrics
