@@ -214,7 +214,7 @@ def test_a_token_that_the_teacher_spells_in_two_is_learnt_by_its_text_and_unlear
         assert slope(SharedTokens(beta=beta))[1][1] > 0  # Descent lowers the probability of 86.
         value, by_text = slope(SharedTokens(beta=beta, merged="text"))
         assert by_text[1] < 0
-        p, q = torch.tensor([0.3, 0.7]).double().log(), torch.tensor([0.72, 0.28]).double().log()
+        p, q = (torch.tensor([one, 1 - one], dtype=torch.float64).log() for one in (0.3, 0.72))
         assert value == pytest.approx(float(JensenShannon(beta)(p[None], q[None])), rel=1e-9)
     weighted, _ = slope(SharedTokens(shared=1.0, others=2.0, merged="text"))
     assert weighted == pytest.approx(3 * slope(SharedTokens(merged="text"))[0])

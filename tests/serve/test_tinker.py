@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -149,16 +150,18 @@ def test_a_custom_loss_is_the_same_loss(client: Any, ids: list[int]) -> None:
 
 
 def test_gspo_is_a_custom_loss_of_whole_sequences(client: Any, ids: list[int]) -> None:
-    columns = {"advantages": -1.0, "logprobs": -2.0, "sequence_ratio_mask": 1.0}
-    data, bounds = [datum(ids, **columns), datum(ids[:9], **columns)], {"clip_high_threshold": 50.0}
+    columns = {"advantages": -1.0, "logprobs": -9.0, "sequence_ratio_mask": 1.0}
+    data, bounds = [datum(ids, **columns), datum(ids[:9], **columns)], {"clip_high_threshold": 1e5}
 
     def loss(_: Any, logp: list[Any]) -> tuple[Any, dict[str, float]]:
-        ratios = [(one.detach() + 2.0).mean() + one - one.detach() for one in logp]
-        return sum(ratio.exp().clamp(min=1 - 3e-4).sum() for ratio in ratios), {}
+        ratios = [(one.detach() + 9.0).mean() + one - one.detach() for one in logp]
+        return sum(ratio.exp().sum() for ratio in ratios), {}
 
     one, other = trainer(client), trainer(client)
     passed = one.forward_backward(data, "gspo", bounds).result()
-    expected = sum(len(part) * np.exp(max(np.mean(part) + 2.0, np.log(1 - 3e-4))) for part in log_probs(passed))
+    ratios = [float(np.exp(np.mean(part) + 9.0)) for part in log_probs(passed)]
+    assert min(ratios) > 1
+    expected = sum(len(part) * ratio for part, ratio in zip(log_probs(passed), ratios, strict=True))
     assert passed.metrics["loss:sum"] == pytest.approx(expected, rel=1e-4)
     other.forward_backward_custom(data, loss).result()
     norms = [each.optim_step(types.AdamParams()).result().metrics["gradient_norm"] for each in (one, other)]
@@ -186,25 +189,21 @@ def test_a_client_that_goes_away_and_a_name_that_is_used_again_take_nothing_from
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids: list[int]
 ) -> None:
     monkeypatch.setenv("TINKER_TELEMETRY", "0")
-
-    def connected(server: TinkerServer) -> Any:
-        return tinker.ServiceClient(base_url=server.address, api_key="tml-local")
-
     data = [datum(ids)]
     with TinkerServer(str(BASE), "nano", tmp_path) as server:
-        away = trainer(connected(server))
+        away = trainer(tinker.ServiceClient(base_url=server.address, api_key="tml-local"))
         first = away.save_state("one").result().path
         expected = away.forward_backward(data, "cross_entropy").result().metrics["loss:sum"]
+        staying = post(server, "create_session", {})[1]["session_id"]
+        time.sleep(0.1)
+        assert post(server, "session_heartbeat", {"session_id": staying})[0] == 200
         with monkeypatch.context() as patch:
-            patch.setattr("hocket.apps.serve.tinker.service.SILENT_SECONDS", 0.0)
-            staying = connected(server)
-        with pytest.raises(tinker.APIStatusError, match="there is no model"):
-            away.optim_step(types.AdamParams()).result()
-        training = trainer(staying)
-        assert training.forward_backward(data, "cross_entropy").result().metrics["loss:sum"] == expected
-        training.optim_step(types.AdamParams(learning_rate=1e-2)).result()
+            patch.setattr("hocket.apps.serve.tinker.service.SILENT_SECONDS", 0.1)
+            post(server, "create_session", {})
+        assert post(server, "get_info", {"model_id": away.model_id})[0] == 404
+        assert post(server, "session_heartbeat", {"session_id": staying})[0] == 200
     with TinkerServer(str(BASE), "nano", tmp_path) as server:  # Its sessions are counted from the beginning again.
-        training = trainer(connected(server))
+        training = trainer(tinker.ServiceClient(base_url=server.address, api_key="tml-local"))
         training.forward_backward(data, "cross_entropy").result()
         training.optim_step(types.AdamParams(learning_rate=1e-2)).result()
         assert training.save_state("one").result().path != first
