@@ -8,7 +8,7 @@ alone.
     SkewedForward(a)    KL(q || a q + (1 - a) p)                                     Ko et al., arXiv 2402.03898
     SkewedReverse(a)    KL(p || a p + (1 - a) q)
     Alpha(a)            (1 - sum q^a p^(1 - a)) / (a (1 - a)): forward KL at a = 1, reverse KL at a = 0 (Amari 1985)
-    Mixed(w)            w KL(q || p) + (1 - w) KL(p || q)                            NeMo-RL, kl_type mixed
+    KLMixture(w)        w KL(q || p) + (1 - w) KL(p || q)                            NeMo-RL, kl_type mixed
     TopActions(of, k)   `of` between the distributions over the k likeliest actions and, with `rest`, all others as one
 
 With b in (0, 1) the Jensen-Shannon form is bounded; divided by b or 1 - b it tends to the KLs at its ends.
@@ -119,7 +119,7 @@ class Alpha(Divergence):
 
 
 @dataclass(frozen=True)
-class Mixed(Divergence):
+class KLMixture(Divergence):
     """w KL(reference || policy) + (1 - w) KL(policy || reference).
 
     Attributes:

@@ -103,7 +103,7 @@ class SharedTokens(SpanDivergence):
         if self.merged == "last":
             return None
         weight = 1.0 if self.shared is None or self.others is None else self.shared + self.others
-        first, second = (torch.stack([one, 1 - one], -1) for one in (policy, reference))
+        first, second = (torch.stack([text, 1 - text], -1) for text in (policy, reference))
         return weight * self._jensen_shannon(first, second)
 
     def _jensen_shannon(self, policy: Tensor, reference: Tensor) -> Tensor:

@@ -98,8 +98,8 @@ class ClippedSequenceRatio:
     def __call__(self, logp: Tensor, columns: Columns) -> Tensor:
         example, inside = columns["example"], columns["sequence_ratio_mask"] != 0
         gap = (logp.detach() - columns["logprobs"])[inside]
-        whole = segment_mean(gap, example[inside], int(example.max()) + 1)[example]
-        ratio = (whole.to(logp.dtype) + logp - logp.detach()).exp()
+        mean = segment_mean(gap, example[inside], int(example.max()) + 1)[example]
+        ratio = (mean.to(logp.dtype) + logp - logp.detach()).exp()
         return _clipped(ratio, columns["advantages"], self.low, self.high)
 
 

@@ -34,8 +34,8 @@ def trinity_distillation(batch: Rows) -> Tensor:
 def prime_reference_kl(batch: Rows) -> Tensor:
     """`ref_kl_loss_fn`, over the number of tokens."""
     ratio = (batch.logp - batch.old).exp()
-    kept = ~(batch.logp.detach().exp() - batch.old.exp() < -0.2)
-    gain = kept * (batch.reference - batch.logp).detach() * ratio
+    inside = ~(batch.logp.detach().exp() - batch.old.exp() < -0.2)
+    gain = inside * (batch.reference - batch.logp).detach() * ratio
     return token_mean(-gain + 1e-3 * (batch.logp - batch.old).square(), batch)
 
 
