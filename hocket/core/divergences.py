@@ -8,6 +8,7 @@ alone.
     SkewedForward(a)    KL(q || a q + (1 - a) p)                                     Ko et al., arXiv 2402.03898
     SkewedReverse(a)    KL(p || a p + (1 - a) q)
     Alpha(a)            (1 - sum q^a p^(1 - a)) / (a (1 - a)): forward KL at a = 1, reverse KL at a = 0 (Amari 1985)
+    KLMixture(w)        w KL(q || p) + (1 - w) KL(p || q)                            NeMo-RL, kl_type mixed
     TopActions(of, k)   `of` between the distributions over the k likeliest actions and, with `rest`, all others as one
 
 With b in (0, 1) the Jensen-Shannon form is bounded; divided by b or 1 - b it tends to the KLs at its ends.
@@ -115,6 +116,23 @@ class Alpha(Divergence):
             return JensenShannon(1 - self.alpha)(policy, reference)
         affinity = _logsumexp(self.alpha * reference + (1 - self.alpha) * policy).squeeze(-1)
         return -affinity.expm1() / (self.alpha * (1 - self.alpha))
+
+
+@dataclass(frozen=True)
+class KLMixture(Divergence):
+    """w KL(reference || policy) + (1 - w) KL(policy || reference).
+
+    Attributes:
+        weight: w, in [0, 1].
+    """
+
+    weight: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check(self, "weight", self.weight)
+
+    def __call__(self, policy: Tensor, reference: Tensor) -> Tensor:
+        return self.weight * _kl(reference, policy) + (1 - self.weight) * _kl(policy, reference)
 
 
 @dataclass(frozen=True)

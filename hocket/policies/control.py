@@ -471,7 +471,10 @@ class ControlPolicy:
             for part in self.attached:
                 joined = part.read_last(self, batch, found, last, joined)
             with torch.no_grad():
-                values[found] = self._ended(batch, found, joined).cpu()
+                ended = self._ended(batch, found, joined)
+            for part in self.attached:
+                ended = part.last_values(self, ended)
+            values[found] = ended.cpu()
         return values
 
     def _ended(self, batch: Batch, rows: Sequence[int], final: Tensor) -> Tensor:

@@ -228,6 +228,10 @@ class ControlPart(PolicyPart):
         """Values of chosen decisions `[K]`, by those of the critic."""
         return values
 
+    def last_values(self, host: PartHost, values: Tensor) -> Tensor:
+        """Values of final states `[R]`, by those of the critic."""
+        return values
+
     def observe(self, host: PartHost, batch: Batch, mine: Tensor) -> None:
         """Lets an update take effect that was made with these decisions of a batch."""
 

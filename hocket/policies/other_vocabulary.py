@@ -115,6 +115,7 @@ class OtherVocabulary:
         last = torch.stack([group[0][-1] for group in groups]).to(features.device)
         other_last = torch.tensor([starts[number] + theirs[-1] for _, number, theirs, _ in groups])
         heat = self._heat(batch, decisions)[last.cpu()].to(features.device)
+        shared = self._shared(divergence.ends, features.device)
         by_span = spans_apart(
             divergence,
             (head, features[last]),
@@ -122,7 +123,16 @@ class OtherVocabulary:
             (self.teacher.head, other_features[other_last.to(other_features.device)]),
             _earlier(other_logp, [starts[number] + torch.tensor(theirs[:-1]) for _, number, theirs, _ in groups]),
             heat,
-            self._shared(divergence.ends, features.device),
+            shared,
+            texts_apart(
+                divergence,
+                ((logp[mine], other_logp[starts[number] + torch.tensor(theirs)]) for mine, number, theirs, _ in groups),
+                (
+                    (int(batch.action[decisions[mine[-1]]]), answers[number].tokens[theirs[-1]])
+                    for mine, number, theirs, _ in groups
+                ),
+                shared,
+            ),
         )
         weight = torch.tensor([group[3] for group in groups], dtype=by_span.dtype, device=by_span.device)
         return apart.to(by_span.dtype).index_add(0, last, by_span * weight)
@@ -235,6 +245,7 @@ def spans_apart(
     other_earlier: Tensor,
     temperature: Tensor,
     shared: tuple[Tensor, Tensor],
+    texts: Tensor | None = None,
 ) -> Tensor:
     """The divergence of G spans, `[G]`, from heads with their features at the spans' last tokens, `[G, H]`.
 
@@ -242,6 +253,7 @@ def spans_apart(
 
     Args:
         earlier, other_earlier: the probabilities of the spans' earlier tokens, `[G]`. temperature: `[G]`.
+        texts: what takes the place of the divergence, `[G]`, where it is not NaN.
     """
     (head, features), (other_head, other_features) = policy, reference
     width = sum(make(read[:1]).shape[-1] for make, read in (policy, reference))
@@ -261,7 +273,37 @@ def spans_apart(
             parts.append(part(*piece))
         else:
             parts.append(checkpoint(part, *piece, use_reentrant=False, preserve_rng_state=False))
-    return torch.cat(parts)
+    apart = torch.cat(parts)
+    return apart if texts is None else torch.where(texts.isnan(), apart, texts)
+
+
+def texts_apart(
+    divergence: SpanDivergence,
+    logp: Iterable[tuple[Tensor, Tensor]],
+    last: Iterable[tuple[int, int]],
+    shared: tuple[Tensor, Tensor],
+) -> Tensor | None:
+    """The divergence of spans by the probabilities of their texts, `[G]`; NaN for one token of both, spelt alike.
+
+    Args:
+        logp: of each span's tokens, the policy's and the reference's. last: the last token of each.
+        shared: as in `SpanDivergence.between`.
+
+    Returns:
+        None where the divergence does not compare texts.
+    """
+    if divergence.between_texts(torch.zeros(0), torch.zeros(0)) is None:
+        return None
+    read, ends = list(logp), list(last)
+    alike = set(zip(shared[0].tolist(), shared[1].tolist(), strict=True))
+    texts = read[0][0].new_full((len(read),), torch.nan)
+    several = [n for n, (mine, theirs) in enumerate(read) if max(len(mine), len(theirs)) > 1 or ends[n] not in alike]
+    if not several:
+        return texts
+    first, second = (torch.stack([read[n][side].sum() for n in several]).clamp(max=0.0).exp() for side in (0, 1))
+    apart = divergence.between_texts(first, second.to(first))
+    assert apart is not None
+    return texts.index_put((torch.tensor(several, device=texts.device),), apart)
 
 
 def _probabilities(head: Head, features: Tensor, temperature: Tensor) -> Tensor:

@@ -12,18 +12,22 @@ from typing import ClassVar, Protocol
 
 from torch import Tensor
 
+from hocket.core.batch import Level
+from hocket.core.segments import segment_mean
+
 Columns = Mapping[str, Tensor]
-"""What a loss reads beside log-probs, by name, `[K]` each."""
+"""What a loss reads beside log-probs, by name, `[K]` each; `example` is the number of a token's example."""
 
 
 class TokenLoss(Protocol):
     """A loss that is a sum over tokens.
 
     Attributes:
-        reads: the columns that every example must have.
+        reads: the columns that every example must have. couples: the smallest unit that must not be split.
     """
 
     reads: ClassVar[tuple[str, ...]]
+    couples: ClassVar[Level]
 
     def __call__(self, logp: Tensor, columns: Columns) -> Tensor:
         """The loss of each token, `[K]`, from its log-prob `[K]` in nats."""
@@ -35,6 +39,7 @@ class CrossEntropy:
     """-w log p: imitation of the targets, each with its weight."""
 
     reads: ClassVar[tuple[str, ...]] = ("weights",)
+    couples: ClassVar[Level] = Level.DECISION
 
     def __call__(self, logp: Tensor, columns: Columns) -> Tensor:
         return -columns["weights"] * logp
@@ -45,6 +50,7 @@ class ImportanceSampling:
     """-(p / q) A, with the log-prob `logprobs` under which the token was sampled: REINFORCE for samples of others."""
 
     reads: ClassVar[tuple[str, ...]] = ("logprobs", "advantages")
+    couples: ClassVar[Level] = Level.DECISION
 
     def __call__(self, logp: Tensor, columns: Columns) -> Tensor:
         return -_ratio(logp, columns) * columns["advantages"]
@@ -61,13 +67,40 @@ class ClippedRatio:
     low: float = 0.8
     high: float = 1.2
     reads: ClassVar[tuple[str, ...]] = ("logprobs", "advantages")
+    couples: ClassVar[Level] = Level.DECISION
 
     def __post_init__(self) -> None:
         _check_bounds(self.low, self.high)
 
     def __call__(self, logp: Tensor, columns: Columns) -> Tensor:
-        ratio, advantage = _ratio(logp, columns), columns["advantages"]
-        return -(ratio * advantage).minimum(ratio.clamp(self.low, self.high) * advantage)
+        return _clipped(_ratio(logp, columns), columns["advantages"], self.low, self.high)
+
+
+@dataclass(frozen=True)
+class ClippedSequenceRatio:
+    """GSPO-token (Zheng et al. 2025, equation 13): PPO's loss with the ratio of the whole example.
+
+    Its value is the geometric mean of the ratios where `sequence_ratio_mask` is not 0, and its gradient that of the
+    token's own log-prob.
+
+    Attributes:
+        low, high: the bounds of the ratio; the paper's.
+    """
+
+    low: float = 1 - 3e-4
+    high: float = 1 + 4e-4
+    reads: ClassVar[tuple[str, ...]] = ("logprobs", "advantages", "sequence_ratio_mask")
+    couples: ClassVar[Level] = Level.TRAJECTORY
+
+    def __post_init__(self) -> None:
+        _check_bounds(self.low, self.high)
+
+    def __call__(self, logp: Tensor, columns: Columns) -> Tensor:
+        example, inside = columns["example"], columns["sequence_ratio_mask"] != 0
+        gap = (logp.detach() - columns["logprobs"])[inside]
+        mean = segment_mean(gap, example[inside], int(example.max()) + 1)[example]
+        ratio = (mean.to(logp.dtype) + logp - logp.detach()).exp()
+        return _clipped(ratio, columns["advantages"], self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -81,6 +114,7 @@ class ClippedWeight:
     low: float = 0.8
     high: float = 1.2
     reads: ClassVar[tuple[str, ...]] = ("logprobs", "advantages")
+    couples: ClassVar[Level] = Level.DECISION
 
     def __post_init__(self) -> None:
         _check_bounds(self.low, self.high)
@@ -100,6 +134,7 @@ class QuadraticPenalty:
 
     beta: float = 0.05
     reads: ClassVar[tuple[str, ...]] = ("logprobs", "advantages")
+    couples: ClassVar[Level] = Level.DECISION
 
     def __call__(self, logp: Tensor, columns: Columns) -> Tensor:
         return -columns["advantages"] * logp + 0.5 * self.beta * (logp - columns["logprobs"]) ** 2
@@ -111,6 +146,10 @@ SequenceLoss = Callable[[Sequence[Tensor]], Tensor]
 
 def _ratio(logp: Tensor, columns: Columns) -> Tensor:
     return (logp - columns["logprobs"]).exp()
+
+
+def _clipped(ratio: Tensor, advantage: Tensor, low: float, high: float) -> Tensor:
+    return -(ratio * advantage).minimum(ratio.clamp(low, high) * advantage)
 
 
 def _check_bounds(low: float, high: float) -> None:

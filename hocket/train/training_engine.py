@@ -1,7 +1,8 @@
 """`hocket.Engine`: a language model as four calls, for training loops of one's own.
 
-`sample`, `forward_backward`, `step` and `save` are what `hocket train` does in every step, over the same engine, passes
-and optimiser. So the log-probs of samples and of learning are the same bits here too.
+`sample`, `forward_backward`, `step` and `save` are what `hocket train` does in every step, over the same engine, the
+same `Problem` (its gradient and its clip) and optimiser. So the log-probs of samples and of learning are the same bits
+here too, and the weights after a step are those of `hocket train` from the same samples.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class TokenExample:
 
     Attributes:
         tokens: the ids that are read, `[L]`. targets: the id that each of them is to predict, `[L]`.
-        columns: what the loss reads of each target, `[L]` by name: `weights`; `logprobs` and `advantages`.
+        columns: what the loss reads of each target, `[L]` by name: `weights`; `logprobs` and `advantages`. `weights`
+            multiply the other losses, too, if there are any.
+        prompt: how many tokens are a prompt, whose own log-probs are not computed.
 
     Raises:
         ConfigurationError: when lengths differ, or a number is not finite.
@@ -55,10 +58,16 @@ class TokenExample:
     tokens: NDArray[np.int64]
     targets: NDArray[np.int64]
     columns: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    prompt: int = 1
 
     def __post_init__(self) -> None:
         if not len(self.tokens):
             raise ConfigurationError("an example has no tokens")
+        if not 1 <= self.prompt <= len(self.tokens):
+            raise ConfigurationError(
+                f"an example of {len(self.tokens) + 1} tokens has a prompt of {self.prompt}; prompt and answer have at "
+                "least one each"
+            )
         named: dict[str, NDArray[Any]] = {"targets": self.targets, **self.columns}
         for name, column in named.items():
             if column.shape != (len(self.tokens),):
@@ -86,7 +95,7 @@ class TokenExample:
         filled = {name: np.zeros(len(ids) - 1, np.float32) for name in columns}
         for name, column in columns.items():
             filled[name][before:] = np.asarray(column)
-        return TokenExample(ids[:-1], ids[1:], filled)
+        return TokenExample(ids[:-1], ids[1:], filled, len(prompt))
 
     @property
     def shifted(self) -> NDArray[np.bool_]:
@@ -95,8 +104,9 @@ class TokenExample:
 
     @property
     def counted(self) -> NDArray[np.bool_]:
-        """Which targets have a weight or an advantage, `[L]`."""
-        nonzero = [self.columns[name] != 0 for name in ("weights", "advantages") if name in self.columns]
+        """Which targets have a weight or an advantage, or enter the ratio of their example, `[L]`."""
+        names = ("weights", "advantages", "sequence_ratio_mask")
+        nonzero = [self.columns[name] != 0 for name in names if name in self.columns]
         return np.any(nonzero, axis=0) if nonzero else np.zeros(len(self.tokens), np.bool_)
 
 
@@ -104,7 +114,8 @@ class PassOutcome(NamedTuple):
     """Of a pass over examples.
 
     Attributes:
-        loss: the sum. logp: the log-prob of every target, `[L]` per example, in nats; 0 where it was not computed.
+        loss: the sum. logp: the log-prob of every target, `[L]` per example, in nats; 0 where it was not computed, as
+            on a prompt.
     """
 
     loss: float
@@ -132,6 +143,7 @@ class TrainingEngine:
         )
         self.optimiser = GradientStep().optimiser(policy)
         self._calls = 0
+        self._gathered: Problem | None = None
 
     @staticmethod
     def open(model: str = "nano", *, lora: LoraSettings | None = None, seed: int = 0) -> TrainingEngine:
@@ -188,13 +200,13 @@ class TrainingEngine:
 
     def forward(self, examples: Sequence[TokenExample], loss: TokenLoss | SequenceLoss | None = None) -> PassOutcome:
         """The loss and the log-probs of all targets, without a gradient."""
-        problem, counts = self._problem(examples, loss)
+        problem = self._problem(examples, loss)
         batch = problem.batch
         current = evaluate_detached(self.policy, batch, {Quantity.LOGP}, problem.live(batch))
         with torch.no_grad():
             terms = problem.loss_terms(current, batch)
         total = float(sum(float(term.total()) for term in terms))
-        return PassOutcome(total, _split(current.logp, counts))
+        return PassOutcome(total, _split(current.logp, examples))
 
     def forward_backward(self, examples: Sequence[TokenExample], loss: TokenLoss | SequenceLoss) -> PassOutcome:
         """Adds the gradient of a loss to what earlier calls have gathered since the last `step`.
@@ -204,17 +216,18 @@ class TrainingEngine:
         Raises:
             ConfigurationError: when an example lacks a column, or a counted target is not the next token.
         """
-        problem, counts = self._problem(examples, loss)
+        problem = self._problem(examples, loss)
         earlier = [(weight, weight.grad) for weight in self._weights()]
         metrics = problem.gradient()
         for weight, gathered in earlier:
             if gathered is not None:
                 weight.grad = gathered if weight.grad is None else gathered + weight.grad
+        self._gathered = problem
         assert problem.first is not None
         decisions, current = problem.first
         logp = torch.zeros(problem.batch.decisions)
         logp[decisions] = current.logp.detach()[decisions].float()
-        return PassOutcome(metrics["loss"], _split(logp, counts))
+        return PassOutcome(metrics["loss"], _split(logp, examples))
 
     def step(
         self,
@@ -233,17 +246,16 @@ class TrainingEngine:
         Raises:
             ConfigurationError: when no gradient was gathered.
         """
-        weights = [weight for weight in self._weights() if weight.grad is not None]
-        if not weights:
+        if self._gathered is None or all(weight.grad is None for weight in self._weights()):
             raise ConfigurationError("there is no gradient to step with; call forward_backward first")
-        norm = float(torch.nn.utils.clip_grad_norm_(weights, torch.inf if clip_norm is None else clip_norm))
+        norm = self._gathered.clip(clip_norm)
         finite = math.isfinite(norm)
         if finite:
             chosen = self.policy.default_lr if lr is None else lr
             self.optimiser.param_groups[0].update(lr=chosen, betas=betas, eps=eps, weight_decay=weight_decay)
             self.optimiser.step()
             self.policy.version += 1
-        self.optimiser.zero_grad(set_to_none=True)
+        self._drop_gradient()
         return {"gradient/norm": norm, "update/skipped": float(not finite)}
 
     def save(self, folder: str | Path) -> Path:
@@ -272,7 +284,7 @@ class TrainingEngine:
         place = Path(folder)
         self.policy.load(place)
         self.policy.version += 1
-        self.optimiser.zero_grad(set_to_none=True)
+        self._drop_gradient()
         if optimiser:
             if not (place / STATE).is_file():
                 raise ConfigurationError(f"{place} holds weights but no state of an optimiser; load it without")
@@ -293,37 +305,42 @@ class TrainingEngine:
     def _weights(self) -> list[Tensor]:
         return [weight for group in self.optimiser.param_groups for weight in group["params"]]
 
-    def _problem(
-        self, examples: Sequence[TokenExample], loss: TokenLoss | SequenceLoss | None
-    ) -> tuple[Problem, list[int]]:
+    def _drop_gradient(self) -> None:
+        self.optimiser.zero_grad(set_to_none=True)
+        self._gathered = None
+
+    def _problem(self, examples: Sequence[TokenExample], loss: TokenLoss | SequenceLoss | None) -> Problem:
         if not examples:
             raise ConfigurationError("there are no examples to learn from")
         reads: tuple[str, ...] = getattr(loss, "reads", ())
         for example in examples:
             _check(example, reads, len(self.policy.tokenizer), self.policy.context_length)
-        counts = [len(example.tokens) for example in examples]
-        columns = {name: torch.from_numpy(np.concatenate([e.columns[name] for e in examples])) for name in reads}
         batch = pack([_trajectory(example, self.policy.name, n) for n, example in enumerate(examples)])
+        columns = {name: _joined([e.columns[name][e.prompt - 1 :] for e in examples]) for name in reads}
+        counts = [len(example.tokens) - example.prompt + 1 for example in examples]
+        columns["example"] = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+        weights = [e.columns.get("weights", np.ones_like(e.tokens, np.float32))[e.prompt - 1 :] for e in examples]
+        weight = torch.ones(1) if "weights" in reads else _joined(weights)
 
         def terms(current: Evaluation, batch: Batch) -> list[Terms]:
             if loss is None:
                 return []
             if reads:
                 per_token = cast(TokenLoss, loss)(current.logp, columns)
-                return [Terms(per_token, batch.occurrences.weight)]
-            total = cast(SequenceLoss, loss)(list(torch.split(current.logp, counts)))
+                return [Terms(per_token, (batch.occurrences.weight * weight).to(per_token.dtype), couples)]
+            total = cast(SequenceLoss, loss)(_parts(current.logp, examples))
             return [Terms(total.reshape(1), torch.ones(1), Level.BATCH)]
 
-        problem = Problem(
+        couples = cast(TokenLoss, loss).couples if reads else Level.BATCH
+        return Problem(
             batch=batch,
             policy=self.policy,
             optimiser=self.optimiser,
             loss_terms=terms,
             needs=frozenset({Quantity.LOGP}),
-            couples=Level.DECISION if reads else Level.BATCH,
+            couples=couples,
             idle_without_advantage=False,
         )
-        return problem, counts
 
 
 Engine = TrainingEngine
@@ -334,6 +351,8 @@ def _check(example: TokenExample, reads: Sequence[str], vocabulary: int, context
     missing = next((name for name in reads if name not in example.columns), None)
     if missing is not None:
         raise ConfigurationError(f"this loss reads the column {missing!r}, which an example lacks")
+    if example.counted[: example.prompt - 1].any():
+        raise ConfigurationError("a target inside the prompt of an example counts; shorten the prompt")
     stray = example.counted & ~example.shifted
     if stray.any():
         place = int(np.flatnonzero(stray)[0])
@@ -349,17 +368,31 @@ def _check(example: TokenExample, reads: Sequence[str], vocabulary: int, context
 
 
 def _trajectory(example: TokenExample, policy: str, number: int) -> Trajectory:
-    """One turn that begins after the first token. What is read but no target is forced, and not evaluated."""
+    """One turn that begins after the prompt. What is read but no target is forced, and not evaluated."""
+    start = example.prompt
     turn = Turn(
         agent=policy,
         policy=policy,
-        observation=example.tokens[:1],
-        action=np.append(example.tokens[1:], example.targets[-1:]),
-        logp=np.zeros(len(example.tokens), np.float32),
-        forced=~example.shifted,
+        observation=example.tokens[:start],
+        action=np.append(example.tokens[start:], example.targets[-1:]),
+        logp=np.zeros(len(example.tokens) - start + 1, np.float32),
+        forced=~example.shifted[start - 1 :],
     )
     return Trajectory(scenario=Scenario(str(number), ""), turns=[turn], scores={})
 
 
-def _split(logp: Tensor, counts: Sequence[int]) -> list[NDArray[np.float32]]:
-    return [part.detach().numpy().astype(np.float32) for part in torch.split(logp, list(counts))]
+def _joined(columns: Sequence[NDArray[np.float32]]) -> Tensor:
+    return torch.from_numpy(np.concatenate(columns))
+
+
+def _parts(logp: Tensor, examples: Sequence[TokenExample]) -> list[Tensor]:
+    """Log-probs of all targets, `[L]` per example; 0 on the prompts."""
+    counts = [len(example.tokens) - example.prompt + 1 for example in examples]
+    return [
+        torch.nn.functional.pad(part, (example.prompt - 1, 0))
+        for part, example in zip(torch.split(logp, counts), examples, strict=True)
+    ]
+
+
+def _split(logp: Tensor, examples: Sequence[TokenExample]) -> list[NDArray[np.float32]]:
+    return [part.detach().numpy().astype(np.float32) for part in _parts(logp, examples)]

@@ -18,6 +18,7 @@ from hocket.core.divergences import (
     Divergence,
     DivergencePart,
     JensenShannon,
+    KLMixture,
     SkewedForward,
     SkewedReverse,
     TopActions,
@@ -31,6 +32,7 @@ FORMS = [
     *(SkewedForward(alpha) for alpha in (0.0, 0.1, 0.7)),
     *(SkewedReverse(alpha) for alpha in (0.0, 0.1, 0.7)),
     *(Alpha(alpha) for alpha in (0.0, 0.3, 1.0)),
+    *(KLMixture(weight) for weight in (0.0, 0.3, 1.0)),
     TopActions(JensenShannon(0.5), 3),
     TopActions(JensenShannon(1.0), 2, by="policy", rest=False),
 ]
@@ -62,6 +64,8 @@ def by_hand(form: Divergence, p: np.ndarray, q: np.ndarray) -> float:
             return kl(p, a * p + (1 - a) * q)
         case Alpha(a):
             return (1 - sum(q**a * p ** (1 - a))) / (a * (1 - a))
+        case KLMixture(w):
+            return w * kl(q, p) + (1 - w) * kl(p, q)
         case TopActions(of, count, by, rest):
             chosen = np.argsort(-(p if by == "policy" else q))[:count]
             parts = [one[chosen] for one in (p, q)]
@@ -166,6 +170,29 @@ def test_values_and_gradients_are_those_of_trl(beta, top):
         count, tail = top
         form, theirs = TopActions(form, count, by="policy", rest=tail), trl_top(student, teacher, count, beta, tail)
     ours = form(student, teacher)
+    assert torch.allclose(ours, theirs, atol=1e-9)
+    slopes = [torch.autograd.grad(one.mean(), policy, retain_graph=True)[0] for one in (ours, theirs)]
+    assert torch.allclose(*slopes, atol=1e-9)
+
+
+# ------------------------------------------------------------ NeMo-RL, written from its function
+
+
+def nemo_kl(student: Tensor, teacher: Tensor, kind: str, weight: float) -> Tensor:
+    """`DistillationLossFn` without `zero_outside_topk`, from log-probs over the teacher's top k, per place."""
+    forward = teacher.exp() * (teacher - student)
+    reverse = student.exp() * (student - teacher)
+    mixed = weight * forward + (1.0 - weight) * reverse
+    return {"forward": forward, "reverse": reverse, "mixed": mixed}[kind].sum(-1)
+
+
+@pytest.mark.parametrize("kind", ["forward", "reverse", "mixed"])
+def test_values_and_gradients_are_those_of_nemo_rl(kind):
+    policy, reference = logits(12)
+    top, place = reference.topk(4, -1)
+    theirs = nemo_kl(policy.gather(-1, place).log_softmax(-1), top.log_softmax(-1), kind, 0.3)
+    of = {"forward": JensenShannon(0.0), "reverse": JensenShannon(1.0), "mixed": KLMixture(0.3)}[kind]
+    ours = TopActions(of, 4, by="reference", rest=False)(policy.log_softmax(-1), reference.log_softmax(-1))
     assert torch.allclose(ours, theirs, atol=1e-9)
     slopes = [torch.autograd.grad(one.mean(), policy, retain_graph=True)[0] for one in (ours, theirs)]
     assert torch.allclose(*slopes, atol=1e-9)

@@ -24,7 +24,7 @@ from hocket.nano import BASE
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.policies import heads
 from hocket.policies.causal_lm import CausalLM
-from hocket.policies.other_vocabulary import OtherVocabulary, spans_apart
+from hocket.policies.other_vocabulary import OtherVocabulary, spans_apart, texts_apart
 from hocket.policies.routed_teachers import RoutedTeachers
 from hocket.policies.text_spans import ends_of, spans_of
 from hocket.types import Batch, Quantity, Scenario, Trajectory, Turn
@@ -195,6 +195,42 @@ def test_spans_are_compared_as_in_trl(divergence: SpanDivergence, monkeypatch: p
             assert torch.allclose(slope, other, atol=1e-7)
 
 
+def test_a_token_that_the_teacher_spells_in_two_is_learnt_by_its_text_and_unlearnt_by_its_last_token() -> None:
+    # The student has the tokens 6, 86 and x, the teacher 8, 6 and x, and the answer is 86.
+    shared = torch.tensor([0, 2]), torch.tensor([1, 2])
+    mine = torch.tensor([[0.2, 0.3, 0.5]], dtype=torch.float64).log().requires_grad_()
+    theirs = torch.tensor([[0.05, 0.9, 0.05]], dtype=torch.float64).log()  # After its 8, which had 0.8.
+    before, one = torch.tensor([0.8], dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+
+    def slope(divergence: SpanDivergence) -> tuple[float, Tensor]:
+        logp = torch.log_softmax(mine, -1)[0]
+        read = (logp[1:2], torch.cat([before.log(), theirs[0, 1:2]]))
+        texts = texts_apart(divergence, [read], [(1, 1)], shared)
+        heads_of = (lambda logits: logits, mine), one, (lambda logits: logits, theirs), before
+        apart = spans_apart(divergence, *heads_of, one, shared, texts)
+        return float(apart.detach()), torch.autograd.grad(apart.sum(), [mine])[0][0]
+
+    for beta in (0.0, 0.5, 1.0):
+        if beta < 1:
+            assert slope(SharedTokens(beta=beta))[1][1] > 0  # Descent lowers the probability of 86.
+        value, by_text = slope(SharedTokens(beta=beta, merged="text"))
+        assert by_text[1] < 0
+        p, q = (torch.tensor([one, 1 - one], dtype=torch.float64).log() for one in (0.3, 0.72))
+        assert value == pytest.approx(float(JensenShannon(beta)(p[None], q[None])), rel=1e-9)
+    weighted, _ = slope(SharedTokens(shared=1.0, others=2.0, merged="text"))
+    assert weighted == pytest.approx(3 * slope(SharedTokens(merged="text"))[0])
+
+
+def test_spans_of_one_token_of_both_are_compared_alike_by_text() -> None:
+    logp = torch.tensor([-1.0]), torch.tensor([-2.0])
+    shared = torch.tensor([4, 5]), torch.tensor([0, 1])
+    texts = texts_apart(SharedTokens(merged="text"), [logp, logp], [(4, 0), (4, 1)], shared)
+    assert texts is not None
+    assert texts.isnan().tolist() == [True, False]
+    assert texts_apart(SharedTokens(), [logp], [(4, 1)], shared) is None
+    assert texts_apart(SortedProbabilities(), [logp], [(4, 1)], shared) is None
+
+
 def test_in_the_same_tokens_it_is_the_divergence_of_those_tokens() -> None:
     draw = torch.Generator().manual_seed(0)
     p, q = (torch.log_softmax(torch.randn(4, 6, dtype=torch.float64, generator=draw), -1) for _ in range(2))
@@ -202,7 +238,7 @@ def test_in_the_same_tokens_it_is_the_divergence_of_those_tokens() -> None:
 
 
 def test_settings_out_of_range_are_refused() -> None:
-    for settings in ({"beta": 2.0}, {"shared": 0.5}, {"shared": 1.0, "others": -1.0}):
+    for settings in ({"beta": 2.0}, {"shared": 0.5}, {"shared": 1.0, "others": -1.0}, {"merged": "first"}):
         with pytest.raises(ValueError, match="must"):
             SharedTokens(**settings)
 
@@ -235,6 +271,11 @@ def test_an_answer_is_compared_span_by_span_with_a_teacher_of_other_tokens(nano:
     assert torch.allclose(apart[chosen], SharedTokens().between(mine, theirs, shared), atol=1e-5)
     weights = next(student.model.parameters())
     assert float(torch.autograd.grad(apart.sum(), [weights])[0].abs().max()) > 0
+    # By text: the first span is the phrase, 14 tokens of the student's and one of nano's.
+    student.divergence = SharedTokens(merged="text")
+    by_text = student.evaluate(batch, {Quantity.LOGP, Quantity.DIVERGENCE}, reference=teacher)
+    assert torch.allclose(by_text.divergence[chosen], apart[chosen], atol=1e-6)
+    assert float((by_text.divergence[trajectory == 0][13] - apart[trajectory == 0][13]).abs()) > 1e-4
 
 
 def test_recipes_that_need_one_vocabulary_refuse_another(nano: CausalLM) -> None:

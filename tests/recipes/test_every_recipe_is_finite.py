@@ -96,7 +96,14 @@ def test_every_number_is_finite(name: str) -> None:
 
 
 UNSEEN: frozenset[str] = frozenset(
-    {"happo", "happo-value-norm", "optimal-token-baseline", "representation-reward-reranking", "tw-grpo"}
+    {
+        "happo",
+        "happo-popart",
+        "happo-value-norm",
+        "optimal-token-baseline",
+        "representation-reward-reranking",
+        "tw-grpo",
+    }
 )
 """Recipes that read what a recorded batch cannot hold."""
 

@@ -1,4 +1,4 @@
-"""docs/own-loop.md: its loop learns without an error, and the client's code runs against a server."""
+"""docs/own-loop.md: its loop learns without an error. docs/from-tinker.md: the client's code runs against a server."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import pytest
 from hocket.apps.serve.tinker.command import TinkerServer
 from hocket.nano import BASE
 
-PAGE = Path(__file__).parents[2] / "docs" / "own-loop.md"
-LOOP, CLIENT = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+DOCS = Path(__file__).parents[2] / "docs"
+LOOP, CLIENT = (
+    re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)[0]
+    for page in ("own-loop.md", "from-tinker.md")
+)
 
 
 def run(code: str) -> None:
     names: dict[str, Any] = {"__name__": "page"}
-    exec(compile(code, str(PAGE), "exec"), names)
+    exec(compile(code, str(DOCS), "exec"), names)
 
 
 def test_the_loop_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

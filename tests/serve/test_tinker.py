@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,26 @@ def test_a_custom_loss_is_the_same_loss(client: Any, ids: list[int]) -> None:
     assert norms[0] == pytest.approx(norms[1], rel=1e-5)
 
 
+def test_gspo_is_a_custom_loss_of_whole_sequences(client: Any, ids: list[int]) -> None:
+    columns = {"advantages": -1.0, "logprobs": -9.0, "sequence_ratio_mask": 1.0}
+    data, bounds = [datum(ids, **columns), datum(ids[:9], **columns)], {"clip_high_threshold": 1e5}
+
+    def loss(_: Any, logp: list[Any]) -> tuple[Any, dict[str, float]]:
+        ratios = [(one.detach() + 9.0).mean() + one - one.detach() for one in logp]
+        return sum(ratio.exp().sum() for ratio in ratios), {}
+
+    one, other = trainer(client), trainer(client)
+    passed = one.forward_backward(data, "gspo", bounds).result()
+    ratios = [float(np.exp(np.mean(part) + 9.0)) for part in log_probs(passed)]
+    assert min(ratios) > 1
+    expected = sum(len(part) * ratio for part, ratio in zip(log_probs(passed), ratios, strict=True))
+    assert passed.metrics["loss:sum"] == pytest.approx(expected, rel=1e-4)
+    other.forward_backward_custom(data, loss).result()
+    norms = [each.optim_step(types.AdamParams()).result().metrics["gradient_norm"] for each in (one, other)]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-4)
+    assert norms[0] > 0
+
+
 def test_tenants_do_not_see_each_other(client: Any, ids: list[int]) -> None:
     one, other = trainer(client), trainer(client)
     data = [datum(ids)]
@@ -164,10 +185,38 @@ def test_tenants_do_not_see_each_other(client: Any, ids: list[int]) -> None:
     assert fourth.forward(data, "cross_entropy").result().metrics["loss:sum"] == before
 
 
+def test_a_client_that_goes_away_and_a_name_that_is_used_again_take_nothing_from_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids: list[int]
+) -> None:
+    monkeypatch.setenv("TINKER_TELEMETRY", "0")
+    data = [datum(ids)]
+    with TinkerServer(str(BASE), "nano", tmp_path) as server:
+        away = trainer(tinker.ServiceClient(base_url=server.address, api_key="tml-local"))
+        first = away.save_state("one").result().path
+        expected = away.forward_backward(data, "cross_entropy").result().metrics["loss:sum"]
+        staying = post(server, "create_session", {})[1]["session_id"]
+        time.sleep(0.1)
+        assert post(server, "session_heartbeat", {"session_id": staying})[0] == 200
+        with monkeypatch.context() as patch:
+            patch.setattr("hocket.apps.serve.tinker.service.SILENT_SECONDS", 0.1)
+            post(server, "create_session", {})
+        assert post(server, "get_info", {"model_id": away.model_id})[0] == 404
+        assert post(server, "session_heartbeat", {"session_id": staying})[0] == 200
+    with TinkerServer(str(BASE), "nano", tmp_path) as server:  # Its sessions are counted from the beginning again.
+        training = trainer(tinker.ServiceClient(base_url=server.address, api_key="tml-local"))
+        training.forward_backward(data, "cross_entropy").result()
+        training.optim_step(types.AdamParams(learning_rate=1e-2)).result()
+        assert training.save_state("one").result().path != first
+        training.load_state(first).result()
+        assert training.forward(data, "cross_entropy").result().metrics["loss:sum"] == expected
+
+
 @pytest.mark.parametrize(
     ("loss", "columns", "settings", "message"),
     [
-        ("gspo", {"logprobs": 0.0, "advantages": 1.0}, None, "'gspo' is not served here; choose one of"),
+        ("stable_reinforce", {"advantages": 1.0}, None, "'stable_reinforce' is not served here; choose one of"),
+        ("gspo", {"logprobs": 0.0, "advantages": 1.0}, None, "reads the column 'sequence_ratio_mask'"),
+        ("ppo", {"logprobs": 0.0, "advantages": 1.0, "clip_low_threshold": 0.5}, None, "put it into loss_fn_config"),
         ("ppo", {"advantages": 1.0}, None, "reads the column 'logprobs'"),
         ("ppo", {"logprobs": 0.0, "advantages": 1.0}, {"clip": 0.1}, "has no setting 'clip'"),
         ("ppo", {"logprobs": 0.0, "advantages": 1.0}, {"clip_low_threshold": 2.0}, "around 1"),

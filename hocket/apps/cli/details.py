@@ -82,7 +82,7 @@ answers when it appears. See docs/serving.md.
 
   hocket serve RUN                                   for this machine alone, without a key
   hocket serve RUN --host 0.0.0.0 --key-variable KEY   for others, who must send the key
-  hocket serve smollm2 --tinker                      Tinker's training API; see docs/own-loop.md"""
+  hocket serve smollm2 --tinker                      Tinker's training API; see docs/from-tinker.md"""
 
 
 SWARM = """Trains several nodes, each with its own model, prompts and folder, that learn from each other's answers.

@@ -23,7 +23,7 @@ BEST_KNOWN = ("gigpo", "kto", "orpo", "search-r1", "simpo")
 
 LESS_KNOWN = (
     *("a-star-po", "cql", "ddpg", "diffu-grpo", "diffusion-dpo", "echo", "gold", "happo", "impala", "multi-teacher"),
-    *("opsd", "pf-ppo", "ppo-kl-penalty", "prime-ipo", "tpo", "uld", "vdn"),
+    *("opsd", "pf-ppo", "ppo-kl-penalty", "prime-ipo", "prime-opd", "tpo", "uld", "vdn"),
 )
 """Recipes of `hocket.methods.base` that do not: the page is one screen, and each has a better known one beside it."""
 

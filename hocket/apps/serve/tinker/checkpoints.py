@@ -42,6 +42,10 @@ class CheckpointFolder:
             raise ConfigurationError(f"there is a checkpoint {name!r} already; save with another name, or overwrite it")
         return f"tinker://{model}/{room}/{name}", folder
 
+    def holds(self, session: str) -> bool:
+        """Whether an earlier server has written checkpoints of a session of this name."""
+        return any(self.root.glob(f"{session}_*"))
+
     def describe(self, folder: Path, lora: LoraSettings, metadata: Mapping[str, Any] | None) -> None:
         """Writes beside a checkpoint what it is; a folder without that is not finished."""
         about = {"base_model": self.base, "lora": asdict(lora), "metadata": dict(metadata or {})}

@@ -105,7 +105,8 @@ class TinkerService:
 
     def open_session(self) -> str:
         self._sweep()
-        session = f"session-{self._key.derive('session', next(self._numbers)).word:016x}"
+        names = (f"session-{self._key.derive('session', number).word:016x}" for number in self._numbers)
+        session = next(name for name in names if not self._files.holds(name))
         self._sessions[session] = time.monotonic()
         return session
 

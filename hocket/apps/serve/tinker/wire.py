@@ -13,6 +13,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.engine.requests import Sample
 from hocket.train.token_losses import (
     ClippedRatio,
+    ClippedSequenceRatio,
     ClippedWeight,
     CrossEntropy,
     ImportanceSampling,
@@ -26,6 +27,7 @@ LOSSES: Mapping[str, tuple[type[Any], Mapping[str, str]]] = {
     "importance_sampling": (ImportanceSampling, {}),
     "ppo": (ClippedRatio, {"clip_low_threshold": "low", "clip_high_threshold": "high"}),
     "cispo": (ClippedWeight, {"clip_low_threshold": "low", "clip_high_threshold": "high"}),
+    "gspo": (ClippedSequenceRatio, {"clip_low_threshold": "low", "clip_high_threshold": "high"}),
     "dro": (QuadraticPenalty, {"beta": "beta"}),
 }
 """Losses by the protocol's names, each with its settings."""
@@ -163,6 +165,9 @@ def _example(datum: Any, schema: Any, reads: Sequence[str]) -> TokenExample:
             raise Refusal(422, "inputs are text here, not pictures or sound", code="bad_input")
         tokens.append(np.frombuffer(chunk.encoded_text.tokens, np.int32).astype(np.int64))
     read = {name: _array(tensor, schema) for name, tensor in datum.loss_fn_inputs.items()}
+    by_token = next((name for name in read if name.startswith("clip_")), None)
+    if by_token is not None:
+        raise Refusal(422, f"{by_token} is one number here: put it into loss_fn_config", code="bad_input")
     targets = read.pop("target_tokens", None)
     if targets is None:
         raise ConfigurationError("an example has no target_tokens")
