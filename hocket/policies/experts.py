@@ -33,15 +33,23 @@ class Experts:
         router: from states `[M, H]` to logits, weights `[M, K]` and experts `[M, K]`.
         module: the experts' weights, `[E, 2 F, H]` and `[E, H, F]`, or transposed. gate: from gate and up to `[.., F]`.
         scale: the weight of the norm before, or None. dtype: what to multiply in.
+        factors: of each expert's output, `[E]`, beside its weight; None for none.
 
     Attributes:
         copies: what was made of the weights.
     """
 
     def __init__(
-        self, form: ExpertsForm, router: Any, module: Any, gate: Map, scale: Tensor | None, dtype: torch.dtype
+        self,
+        form: ExpertsForm,
+        router: Any,
+        module: Any,
+        gate: Map,
+        scale: Tensor | None,
+        dtype: torch.dtype,
+        factors: Tensor | None = None,
     ) -> None:
-        self._form, self._router, self._gate, self._scale = form, router, gate, scale
+        self._form, self._router, self._gate, self._scale, self._factors = form, router, gate, scale, factors
         self._transposed = bool(getattr(module, "is_transposed", True))
         weights = module.gate_up_proj.to(dtype), module.down_proj.to(dtype)
         biased = bool(getattr(module, "has_bias", False))
@@ -55,10 +63,11 @@ class Experts:
 
         Rows behind the first `live` ones only fill a place: no expert is read for them, and they are zeros.
         """
-        x = normal.to(self._own)
-        x = x if self._scale is None else x * self._scale
+        bare = normal.to(self._own)
+        x = bare if self._scale is None else bare * self._scale
         rows = len(x)
-        _, weight, chosen = reroute(self.route(x))
+        _, weight, chosen = reroute(self.route(x if self._form.apart is None else bare))
+        weight = weight if self._factors is None else weight * self._factors[chosen]
         if live is not None and live < rows:
             x, weight, chosen = x[:live], weight[:live], chosen[:live]
         states, shape = x.to(self._dtype), chosen.shape
@@ -83,6 +92,13 @@ class Experts:
         if self._form.scores is None:
             return Routing(logits, weight[:rows].gather(1, order), chosen)
         return Routing(logits, routing_weights(self._form, logits, chosen), chosen)
+
+
+def best_of(logits: Map, count: int, dtype: torch.dtype, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits of states, which are multiplied in `dtype`, with the `count` best experts and their softmax scores."""
+    made = logits(x.to(dtype))
+    made = made if made.dtype is torch.float64 else made.float()
+    return made, *torch.softmax(made, -1).topk(count, -1)
 
 
 _WEIGHTS = ("gate_up_proj", "down_proj")

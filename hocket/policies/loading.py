@@ -23,7 +23,7 @@ from hocket.policies.vision import FAMILIES, language_part
 READ_WHOLE = frozenset({"mxfp4", "fp8"})
 """Quantised checkpoints whose weights `transformers` makes whole when it reads them."""
 
-TEXT_APART = frozenset({"gemma3", "gemma4", "gemma4_unified"})
+TEXT_APART = frozenset({"gemma3", "gemma3n", "gemma4", "gemma4_unified"})
 """Architectures of images and text of which the part for text is read, as a model by itself."""
 
 _TEXT_NAMES = {r"^(model\.)?language_model\.(model\.)?": "model.", r"^model\.lm_head": "lm_head"}

@@ -11,6 +11,7 @@ import architectures
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import CONFIG_MAPPING
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.inside import check_model_folder, leads_out
@@ -201,3 +202,18 @@ def test_of_images_and_text_the_text_model_is_read_and_saved_by_its_own_names(ki
         torch.testing.assert_close(logits, due, atol=1e-4, rtol=0)
     assert supports(text, 64)
     assert read_config(str(tmp_path / "whole")).model_type == text.config.model_type == f"{kind}_text"
+
+
+def test_of_gemma3n_the_text_model_is_read_without_the_library_of_its_encoder(tmp_path: Path) -> None:
+    text = architectures.tiny("gemma3n_text")
+    CONFIG_MAPPING["gemma3n"](text_config=text.config.to_dict()).save_pretrained(str(tmp_path))
+    weights = {name.replace("model.", "model.language_model."): weight for name, weight in text.state_dict().items()}
+    del weights["lm_head.weight"]
+    weights["model.vision_tower.timm_model.stem.weight"] = torch.zeros(2)
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    found = read_model(str(tmp_path), torch.float32)
+    ids = torch.arange(3, 20)[None]
+    with torch.no_grad():
+        assert torch.equal(found(input_ids=ids).logits, text(input_ids=ids).logits)
+    found.save_pretrained(str(tmp_path / "text"))
+    assert read_config(str(tmp_path / "text")).model_type == "gemma3n_text"
