@@ -81,7 +81,9 @@ def test_experts_count_as_many_as_a_token_takes() -> None:
 
 
 MIXTURES = [
-    kind for kind in tiny_forms.TABLE if "moe" in kind or kind in ("deepseek_v3", "gpt_oss", "mixtral", "olmoe")
+    kind
+    for kind in tiny_forms.TABLE
+    if "moe" in kind or kind in ("deepseek_v3", "gemma4_text, experts", "gpt_oss", "mixtral", "olmoe")
 ]
 
 
