@@ -33,23 +33,18 @@ class Experts:
         router: from states `[M, H]` to logits, weights `[M, K]` and experts `[M, K]`.
         module: the experts' weights, `[E, 2 F, H]` and `[E, H, F]`, or transposed. gate: from gate and up to `[.., F]`.
         scale: the weight of the norm before, or None. dtype: what to multiply in.
-        factors: of each expert's output, `[E]`, beside its weight; None for none.
 
     Attributes:
         copies: what was made of the weights.
+        factors: of each expert's output, `[E]`, beside its weight; None for none.
     """
 
+    factors: Tensor | None = None
+
     def __init__(
-        self,
-        form: ExpertsForm,
-        router: Any,
-        module: Any,
-        gate: Map,
-        scale: Tensor | None,
-        dtype: torch.dtype,
-        factors: Tensor | None = None,
+        self, form: ExpertsForm, router: Any, module: Any, gate: Map, scale: Tensor | None, dtype: torch.dtype
     ) -> None:
-        self._form, self._router, self._gate, self._scale, self._factors = form, router, gate, scale, factors
+        self._form, self._router, self._gate, self._scale = form, router, gate, scale
         self._transposed = bool(getattr(module, "is_transposed", True))
         weights = module.gate_up_proj.to(dtype), module.down_proj.to(dtype)
         biased = bool(getattr(module, "has_bias", False))
@@ -67,7 +62,7 @@ class Experts:
         x = bare if self._scale is None else bare * self._scale
         rows = len(x)
         _, weight, chosen = reroute(self.route(x if self._form.apart is None else bare))
-        weight = weight if self._factors is None else weight * self._factors[chosen]
+        weight = weight if self.factors is None else weight * self.factors[chosen]
         if live is not None and live < rows:
             x, weight, chosen = x[:live], weight[:live], chosen[:live]
         states, shape = x.to(self._dtype), chosen.shape

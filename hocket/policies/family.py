@@ -185,8 +185,7 @@ class Layer:
         if isinstance(form.feed, ExpertsForm):
             if (own := form.feed.apart) is not None:
                 self._apart = [(norm, getattr(layer, norm.name)) for norm in (own.after_shared, own.after)]
-            own_router = rest[2] if form.feed.apart is not None else None
-            self.experts = _experts(dense, form.feed, before_feed(layer, form), self.dtype, own_router)
+            self.experts = _experts(dense, form.feed, before_feed(layer, form), self.dtype, rest[2:])
             self.copies += self.experts.copies
             holder = layer if form.feed.beside else dense
             dense = None if form.feed.shared is None else getattr(holder, form.feed.shared)
@@ -334,14 +333,16 @@ def _weighed(form: NormForm, module: Any, normal: Tensor) -> Tensor:
     return normal if weight is None else normal * weight
 
 
-def _experts(feed: Any, form: ExpertsForm, scale: Tensor | None, dtype: torch.dtype, logits: Map | None) -> Experts:
+def _experts(feed: Any, form: ExpertsForm, scale: Tensor | None, dtype: torch.dtype, more: Sequence[Map]) -> Experts:
     module = getattr(feed, form.experts)
     gate = _gate(getattr(module, form.activation), True) if form.activation else expert_gate(module)
     router = getattr(feed, form.router)
-    if form.apart is not None and logits is not None:
+    if form.apart is not None:
         scale = weight_of(form.apart.before, getattr(feed, form.apart.before.name))
-        routes = partial(best_of, logits, router.config.top_k_experts, dtype)
-        return Experts(form, routes, module, gate, scale, dtype, router.per_expert_scale)
+        routes = partial(best_of, more[0], router.config.top_k_experts, dtype)
+        made = Experts(form, routes, module, gate, scale, dtype)
+        made.factors = router.per_expert_scale
+        return made
     if form.bias is not None:
         router = partial(router, **{form.bias: getattr(feed, form.bias)})
     if form.batched:

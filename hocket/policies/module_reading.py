@@ -24,9 +24,8 @@ def first_of(module: nn.Module, names: Iterable[str]) -> str:
 
 def weights_in(module: nn.Module) -> set[str]:
     """Names of a module's weights as without an adapter."""
-    return {
-        n.replace(".base_layer.", ".") for n, _ in module.named_parameters(remove_duplicate=False) if not is_adapters(n)
-    }
+    names = (name for name, _ in module.named_parameters(remove_duplicate=False) if not is_adapters(name))
+    return {name.replace(".base_layer.", ".") for name in names}
 
 
 def check_weights(module: nn.Module, names: Iterable[str]) -> None:
