@@ -6,6 +6,7 @@ from hocket.policies.causal_lm import CausalLM
 from hocket.policies.form_reading import known_form
 from hocket.policies.forms import linears_of
 from hocket.policies.lora import is_adapters
+from hocket.policies.stored_weights import CodedLinear
 from hocket.policies.support import supports
 
 
@@ -26,6 +27,9 @@ def _base(policy: CausalLM) -> dict[str, int] | None:
     weights: dict[str, int] = {}
     layers = known_form(policy.model).layers
     known = {f"model.layers.{number}.{name}" for number, form in enumerate(layers) for name in linears_of(form)}
+    for name, module in policy.model.named_modules():
+        if isinstance(module, CodedLinear):
+            weights[name.removesuffix(".base_layer")] = module.coded.codes.data_ptr()
     for name, parameter in policy.model.named_parameters():
         if not is_adapters(name):
             weights[name.replace(".base_layer.", ".")] = parameter.data_ptr()

@@ -18,7 +18,7 @@ from hocket.policies.copies import without_gradients
 from hocket.policies.evaluation import comparable, distributions, evaluate, final_values, mean_states
 from hocket.policies.family import Precision
 from hocket.policies.language_model import LanguageModel
-from hocket.policies.loading import check_tokens, read_model, read_tokenizer, without_progress_bars
+from hocket.policies.loading import check_tokens, read_model, read_tokenizer, trainable_config, without_progress_bars
 from hocket.policies.lora import add_adapter, load_adapter, merged_state, save_adapter
 from hocket.policies.routed_teachers import RoutedTeachers, joined
 from hocket.policies.routes import columns_of
@@ -68,14 +68,14 @@ class CausalLM(LanguageModel):
             ConfigurationError: when the model or its tokenizer is missing or unfit; the message says what to do.
         """
         where = str(path_or_name)
+        config = trainable_config(where)
+        shared = None if lora is None else base_cache
+        tokenizer = (read_tokenizer if shared is None else shared.tokenizer)(where, chat_template)
+        check_tokens(config, tokenizer, where)  # Before weights are read.
         if lora is None:
-            model, tokenizer = read_trained(where, dtype, weights), read_tokenizer(where, chat_template)
-        elif base_cache is None:
-            model, tokenizer = read_frozen(where, dtype, weights), read_tokenizer(where, chat_template)
+            model = read_trained(where, dtype, weights)
         else:
-            model, tokenizer = base_cache.model(where, dtype, weights), base_cache.tokenizer(where, chat_template)
-        check_tokens(model, tokenizer, where)
-        if lora is not None:
+            model = (read_frozen if shared is None else shared.model)(where, dtype, weights)
             add_adapter(model, lora, key)
         policy = cls(model, tokenizer, name=name, precision=precision)
         policy._load_value_head(Path(where).expanduser())

@@ -36,7 +36,10 @@ class Experts:
 
     Attributes:
         copies: what was made of the weights.
+        factors: of each expert's output, `[E]`, beside its weight; None for none.
     """
+
+    factors: Tensor | None = None
 
     def __init__(
         self, form: ExpertsForm, router: Any, module: Any, gate: Map, scale: Tensor | None, dtype: torch.dtype
@@ -55,10 +58,11 @@ class Experts:
 
         Rows behind the first `live` ones only fill a place: no expert is read for them, and they are zeros.
         """
-        x = normal.to(self._own)
-        x = x if self._scale is None else x * self._scale
+        bare = normal.to(self._own)
+        x = bare if self._scale is None else bare * self._scale
         rows = len(x)
-        _, weight, chosen = reroute(self.route(x))
+        _, weight, chosen = reroute(self.route(x if self._form.apart is None else bare))
+        weight = weight if self.factors is None else weight * self.factors[chosen]
         if live is not None and live < rows:
             x, weight, chosen = x[:live], weight[:live], chosen[:live]
         states, shape = x.to(self._dtype), chosen.shape
@@ -83,6 +87,13 @@ class Experts:
         if self._form.scores is None:
             return Routing(logits, weight[:rows].gather(1, order), chosen)
         return Routing(logits, routing_weights(self._form, logits, chosen), chosen)
+
+
+def best_of(logits: Map, count: int, dtype: torch.dtype, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits of states, which are multiplied in `dtype`, with the `count` best experts and their softmax scores."""
+    made = logits(x.to(dtype))
+    made = made if made.dtype is torch.float64 else made.float()
+    return made, *torch.softmax(made, -1).topk(count, -1)
 
 
 _WEIGHTS = ("gate_up_proj", "down_proj")

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from hocket.policies.experts import Experts, Routing, expert_gate, rowwise_sigmoid
+from hocket.policies.experts import Experts, Routing, best_of, expert_gate, rowwise_sigmoid
 from hocket.policies.form_reading import known_form, layers_in
 from hocket.policies.forms import ExpertsForm, FeedForm, LayerForm, NormForm, normed, weight_of
 from hocket.policies.fused_operations import OPENINGS, add_norm, gated_gelu, gated_sigmoid, gated_silu
@@ -100,10 +100,10 @@ def groups(layer: Any, form: LayerForm) -> tuple[Group, ...]:
     """The linear layers of a decoder layer by their input.
 
     Queries, keys and values, or what a recurrence reads; attention's output; what opens the feed-forward part; what
-    closes it. Of routed experts these two are the shared one's, if there is one, and its gate comes after them. The
-    last two are those of the layer's own input, if it has one.
+    closes it. Of routed experts these two are the shared one's, if there is one, and its gate comes after them, or the
+    router of experts that have norms of their own. The last two are those of the layer's own input, if it has one.
     """
-    attention, feed = getattr(layer, form.attention_name), getattr(layer, form.feed_name)
+    attention, feed = getattr(layer, form.attention_name), layer.get_submodule(form.feed_name)
     first, between = _folded(layer, form.norms[0]), before_feed(layer, form)
     inner: Sequence[Group] = (
         inner_groups(attention, form.attention, first)
@@ -118,6 +118,9 @@ def groups(layer: Any, form: LayerForm) -> tuple[Group, ...]:
         dense, shared = form.feed.shared_form, form.feed.shared
         feed_gate = form.feed.shared_gate
         gates: list[Group] = [] if feed_gate is None else [([getattr(feed, feed_gate)], between)]
+        if form.feed.apart is not None:
+            router = getattr(feed, form.feed.router)
+            gates = [([router.proj], router.scale * router.scalar_root_size)]
         feed = None if shared is None else getattr(layer if form.feed.beside else feed, shared)
     if dense is not None:
         parts.append(([getattr(feed, name) for name in dense.opening], between))
@@ -177,9 +180,12 @@ class Layer:
         weight = base_of(getattr(attention, form.output)).weight
         self.dtype = torch.bfloat16 if precision == "bf16" else weight.dtype
         self.experts: Experts | None = None
-        dense = getattr(layer, form.feed_name)
+        dense = layer.get_submodule(form.feed_name)
+        self._apart: list[tuple[NormForm, Any]] = []
         if isinstance(form.feed, ExpertsForm):
-            self.experts = _experts(dense, form.feed, before_feed(layer, form), self.dtype)
+            if (own := form.feed.apart) is not None:
+                self._apart = [(norm, getattr(layer, norm.name)) for norm in (own.after_shared, own.after)]
+            self.experts = _experts(dense, form.feed, before_feed(layer, form), self.dtype, rest[2:])
             self.copies += self.experts.copies
             holder = layer if form.feed.beside else dense
             dense = None if form.feed.shared is None else getattr(holder, form.feed.shared)
@@ -190,7 +196,7 @@ class Layer:
             if shape_of_feed.activation:
                 self.gate = _gate(getattr(dense, shape_of_feed.activation), shape_of_feed.gated)
         self._shares = shape_of_feed is not None
-        self._shared_gate = rest[2] if len(rest) > 2 else None
+        self._shared_gate = rest[2] if len(rest) > 2 and not self._apart else None
         self.before = PreNorm(layer, form.norms[0]), PreNorm(layer, form.norms[2])
         after = [*form.norms[1::2], *([] if form.side is None else [form.side.norm])]
         self._after = [(norm, None if norm is None else getattr(layer, norm.name)) for norm in after]
@@ -264,6 +270,8 @@ class Layer:
         shared = self.down(self.gate(self.gate_up(normal)))
         if self._shared_gate is not None:
             shared = rowwise_sigmoid(self._shared_gate(normal)) * shared
+        if self._apart:
+            shared, routed = (_after(*norm, x) for norm, x in zip(self._apart, (shared, routed), strict=True))
         return routed + shared if form.share == 1 else (routed + shared) * form.share
 
     def ended(self, x: Tensor, delta: Tensor, aside: Tensor | None, steps: LayerSteps) -> tuple[Tensor, Tensor]:
@@ -278,9 +286,7 @@ class Layer:
     def added(self, place: int, x: Tensor) -> Tensor:
         """What attention (0), feed-forward (1) or the layer's own input (2) adds, of their output."""
         norm, module = self._after[place]
-        if norm is not None:
-            wide = x if x.dtype is torch.float64 else x.float()
-            x = finished(norm, module, STEPS.norm, wide, None).to(x.dtype)
+        x = x if norm is None else _after(norm, module, x)
         return x if self.form.residual == 1 else x * self.form.residual
 
 
@@ -316,15 +322,27 @@ def finished(form: NormForm, module: Any, norm: Norm, x: Tensor, delta: Tensor |
     return _weighed(form, module, normal)
 
 
+def _after(form: NormForm, module: Any, x: Tensor) -> Tensor:
+    """A norm behind a part, over its output in fp32."""
+    wide = x if x.dtype is torch.float64 else x.float()
+    return finished(form, module, STEPS.norm, wide, None).to(x.dtype)
+
+
 def _weighed(form: NormForm, module: Any, normal: Tensor) -> Tensor:
     weight = weight_of(form, module)
     return normal if weight is None else normal * weight
 
 
-def _experts(feed: Any, form: ExpertsForm, scale: Tensor | None, dtype: torch.dtype) -> Experts:
+def _experts(feed: Any, form: ExpertsForm, scale: Tensor | None, dtype: torch.dtype, more: Sequence[Map]) -> Experts:
     module = getattr(feed, form.experts)
     gate = _gate(getattr(module, form.activation), True) if form.activation else expert_gate(module)
     router = getattr(feed, form.router)
+    if form.apart is not None:
+        scale = weight_of(form.apart.before, getattr(feed, form.apart.before.name))
+        routes = partial(best_of, more[0], router.config.top_k_experts, dtype)
+        made = Experts(form, routes, module, gate, scale, dtype)
+        made.factors = router.per_expert_scale
+        return made
     if form.bias is not None:
         router = partial(router, **{form.bias: getattr(feed, form.bias)})
     if form.batched:

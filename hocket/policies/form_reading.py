@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 
+from hocket.policies.feed_reading import experts_apart, feed_of
 from hocket.policies.forms import (
     AttentionForm,
     ConvolutionForm,
     DeltaForm,
-    ExpertsForm,
-    FeedForm,
     Form,
     InputsForm,
-    Kind,
     LatentForm,
     LayerForm,
     NormForm,
     RecurrentForm,
     SideForm,
-    normed,
-    routing_weights,
 )
-from hocket.policies.lora import base_of, is_adapters
+from hocket.policies.lora import base_of
+from hocket.policies.module_reading import bare_norm, check_linear, check_weights, first_of, norm_of
 from hocket.policies.rotary import (
     UnknownPart,
     frequencies,
@@ -75,10 +71,10 @@ def _form(model: Any) -> Form:
     config, inner = model.config, getattr(trunk, "layers", None)
     if not isinstance(inner, nn.ModuleList):
         raise UnknownPart
-    last = _first(trunk, ("norm", "final_layernorm", "embedding_norm"))
+    last = first_of(trunk, ("norm", "final_layernorm", "embedding_norm"))
     inputs = _inputs(trunk)
     beside = [] if inputs is None else [inputs.table, inputs.projection, inputs.norm.name]
-    _check_weights(trunk, ["embed_tokens", "layers", last, *beside])
+    check_weights(trunk, ["embed_tokens", "layers", last, *beside])
     read = [_layer(trunk, layer, config, number) for number, layer in enumerate(inner)]
     attention = next((layer.attention for layer in read if layer.attention is not None), None)
     if attention is None:
@@ -96,7 +92,7 @@ def _form(model: Any) -> Form:
     wide = config.model_type == "afmoe" and config.mup_enabled
     return Form(
         layers=layers,
-        norm=_norm(trunk, last),
+        norm=norm_of(trunk, last),
         embedding_scale=config.hidden_size**0.5 if wide else float(getattr(config, "embedding_multiplier", 1.0)),
         logit_scale=float(scale),
         logit_cap=float(getattr(config, "final_logit_softcapping", None) or 0),
@@ -107,55 +103,6 @@ def _form(model: Any) -> Form:
 
 _MULTIPLIED = frozenset({"hyperclovax"})
 """Architectures whose logits are multiplied by `logits_scaling`; others divide by it."""
-
-
-# ---------------------------------------------------------------- modules
-
-
-def _first(module: nn.Module, names: Iterable[str]) -> str:
-    for name in names:
-        if isinstance(getattr(module, name, None), nn.Module):
-            return name
-    raise UnknownPart
-
-
-def _weights(module: nn.Module) -> set[str]:
-    return {
-        n.replace(".base_layer.", ".") for n, _ in module.named_parameters(remove_duplicate=False) if not is_adapters(n)
-    }
-
-
-def _check_weights(module: nn.Module, names: Iterable[str]) -> None:
-    """Every weight of a module is one of its children's of these names, or itself so called."""
-    children = tuple(names)
-    within = tuple(f"{child}." for child in children)
-    if any(name not in children and not name.startswith(within) for name in _weights(module)):
-        raise UnknownPart
-
-
-def _linear(module: nn.Module, names: Iterable[str]) -> None:
-    for name in names:
-        if type(base_of(getattr(module, name, None))) is not nn.Linear:
-            raise UnknownPart
-
-
-def _norm(parent: nn.Module, name: str, shape: tuple[int, ...] | None = None) -> NormForm:
-    """What a norm computes, found by trying it on numbers so small that its epsilon shows."""
-    module: Any = getattr(parent, name)
-    weight = getattr(module, "weight", None)
-    sizes = tuple(weight.shape if weight is not None else getattr(module, "normalized_shape", ()))
-    if not sizes or (weight is not None and not weight.numel()) or (weight is not None and weight.is_meta):
-        raise UnknownPart
-    like = {"dtype": weight.dtype, "device": weight.device} if weight is not None else {}
-    x = torch.randn(sizes, generator=torch.Generator().manual_seed(0)).mul(0.01).to(**like)
-    due = module(x).double()
-    epsilon = getattr(module, "variance_epsilon", getattr(module, "eps", 1e-5))
-    exact = 1e-3 if x.dtype in (torch.float32, torch.float64) else 3e-2
-    kinds: tuple[Kind, ...] = ("rms", "centred")
-    for form in (NormForm(name, kind, float(epsilon), offset) for kind in kinds for offset in (False, True)):
-        if (normed(form, module, x).double() - due).norm() <= exact * due.norm():
-            return form
-    raise UnknownPart
 
 
 # ---------------------------------------------------------------- layers
@@ -213,24 +160,27 @@ class _Layer(NamedTuple):
 
 
 def _layer(trunk: Any, layer: nn.Module, config: Any, number: int) -> _Layer:
-    attention = _first(layer, ("self_attn", "linear_attn", "conv"))
-    feed = _first(layer, ("mlp", "block_sparse_moe", "feed_forward"))
+    attention = first_of(layer, ("self_attn", "linear_attn", "conv"))
+    feed = first_of(layer, ("mlp", "block_sparse_moe", "feed_forward"))
     norms_in = (name for name, child in layer.named_children() if "norm" in name and type(child) is not nn.Identity)
-    side = _side(layer)
-    names = tuple(sorted(name for name in norms_in if side is None or name != side.norm.name))
+    side, apart = _side(layer), experts_apart(layer)
+    own = set() if apart is None or apart.apart is None else {norm.name for norm in vars(apart.apart).values()}
+    own |= set() if side is None else {side.norm.name}
+    names = tuple(sorted(name for name in norms_in if name not in own))
     places = _NORMS.get(names)
     parallel = len(names) == 1 or bool(getattr(layer, "use_parallel_residual", False))
     if places is None or (parallel and side is not None):
         raise UnknownPart
     beside = None if getattr(layer, "shared_mlp", None) is None else layer.shared_mlp
-    more = [] if side is None else [side.opening, side.closing, side.norm.name]
-    _check_weights(layer, [attention, feed, *names, *more, *([] if beside is None else ["shared_mlp"])])
-    norms = tuple(None if name is None else _norm(layer, name) for name in places)
+    more = [*own, *([] if side is None else [side.opening, side.closing])]
+    more += [] if apart is None else [apart.router, apart.experts]
+    check_weights(layer, [attention, feed, *names, *more, *([] if beside is None else ["shared_mlp"])])
+    norms = tuple(None if name is None else norm_of(layer, name) for name in places)
     module, attends = getattr(layer, attention), attention == "self_attn"
     rest = {
         "attention_name": attention,
-        "feed_name": feed,
-        "feed": _feed(getattr(layer, feed), beside),
+        "feed_name": feed if apart is None else "",
+        "feed": feed_of(getattr(layer, feed), beside) if apart is None else apart,
         "norms": norms,
         "parallel": parallel,
         "residual": float(getattr(layer, "residual_multiplier", getattr(layer, "residual_scale", 1.0))),
@@ -247,8 +197,8 @@ def _layer(trunk: Any, layer: nn.Module, config: Any, number: int) -> _Layer:
 def _inputs(trunk: Any) -> InputsForm | None:
     if not hasattr(trunk, "embed_tokens_per_layer"):
         return None
-    _linear(trunk, ["per_layer_model_projection"])
-    norm = _norm(trunk, "per_layer_projection_norm")
+    check_linear(trunk, ["per_layer_model_projection"])
+    norm = norm_of(trunk, "per_layer_projection_norm")
     if norm.kind != "rms" or type(trunk.embed_tokens_per_layer).forward is nn.Embedding.forward:
         raise UnknownPart
     scales = float(trunk.per_layer_model_projection_scale), float(trunk.per_layer_input_scale)
@@ -260,8 +210,8 @@ def _side(layer: Any) -> SideForm | None:
     names = "per_layer_input_gate", "per_layer_projection"
     if not hasattr(layer, names[0]):
         return None
-    _linear(layer, names)
-    return SideForm(*names, "act_fn", _norm(layer, "post_per_layer_input_norm"))
+    check_linear(layer, names)
+    return SideForm(*names, "act_fn", norm_of(layer, "post_per_layer_input_norm"))
 
 
 def _recurrence(module: Any) -> RecurrentForm:
@@ -272,16 +222,16 @@ def _recurrence(module: Any) -> RecurrentForm:
     if not causal or convolution.groups != channels or taps < 2:
         raise UnknownPart
     if not delta:
-        _linear(module, ["in_proj", "out_proj"])
-        _check_weights(module, ["in_proj", "out_proj", "conv"])
+        check_linear(module, ["in_proj", "out_proj"])
+        check_weights(module, ["in_proj", "out_proj", "conv"])
         if base_of(module.in_proj).out_features != 3 * channels:
             raise UnknownPart
         return ConvolutionForm(("in_proj",), "out_proj", "conv", channels, taps)
     grouped = hasattr(module, "in_proj_qkvz")
     flat = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
     projections = ("in_proj_qkvz", "in_proj_ba") if grouped else flat
-    _linear(module, [*projections, "out_proj"])
-    _check_weights(module, [*projections, "out_proj", "conv1d", "norm", "A_log", "dt_bias"])
+    check_linear(module, [*projections, "out_proj"])
+    check_weights(module, [*projections, "out_proj", "conv1d", "norm", "A_log", "dt_bias"])
     form = DeltaForm(
         projections=projections,
         output="out_proj",
@@ -308,7 +258,7 @@ def _attention_of(trunk: Any, module: Any, config: Any, number: int) -> Attentio
 def _latent(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
     narrow = module.q_lora_rank is not None
     down = ("q_a_proj" if narrow else "q_proj", "kv_a_proj_with_mqa")
-    norms = [_norm(module, name) for name in (*(["q_a_layernorm"] if narrow else []), "kv_a_layernorm")]
+    norms = [norm_of(module, name) for name in (*(["q_a_layernorm"] if narrow else []), "kv_a_layernorm")]
     if any(norm.kind != "rms" for norm in norms):
         raise UnknownPart
     form = LatentForm(
@@ -337,8 +287,8 @@ def _latent(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
         interleaved=bool(getattr(config, "rope_interleave", is_complex(rotary_of(trunk)))),
         latent=form,
     )
-    _linear(module, [*shape.inner, "o_proj"])
-    _check_weights(module, [*shape.inner, "o_proj", *(norm.name for norm in norms)])
+    check_linear(module, [*shape.inner, "o_proj"])
+    check_weights(module, [*shape.inner, "o_proj", *(norm.name for norm in norms)])
     turns = rotary is not None and 2 * frequencies(rotary_of(trunk), rotary).numel() == form.turning
     if not turns or form.values > shape.size:
         raise UnknownPart
@@ -355,11 +305,11 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
     apart = ("q_proj", "k_proj") if tied else ("q_proj", "k_proj", "v_proj")
     behind = not joint and isinstance(getattr(module, "gate_proj", None), nn.Module)
     projections = ("qkv_proj",) if joint else (*apart, "gate_proj") if behind else apart
-    output = _first(module, ("o_proj", "dense", "out_proj"))
-    _linear(module, [*projections, output])
+    output = first_of(module, ("o_proj", "dense", "out_proj"))
+    check_linear(module, [*projections, output])
     size, sinks = int(module.head_dim), isinstance(getattr(module, "sinks", None), nn.Parameter)
     named = next((pair for pair in _QUERY_NORMS if getattr(module, pair[0], None) is not None), None)
-    _check_weights(module, [*projections, output, *(named or ()), *(["sinks"] if sinks else [])])
+    check_weights(module, [*projections, output, *(named or ()), *(["sinks"] if sinks else [])])
     heads = base_of(getattr(module, output)).in_features // size
     widths = [base_of(getattr(module, name)).out_features for name in projections]
     gated = behind or (not joint and widths[0] == 2 * heads * size)
@@ -376,16 +326,16 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
         raise UnknownPart
     norms = None
     if named is not None:
-        pair = [_norm(module, name) for name in named]
+        pair = [norm_of(module, name) for name in named]
         shapes = [getattr(module, name).weight.shape[-1] for name in named]
         wide = shapes != [size, size]
         if wide and shapes != [heads * size, shared * size]:
             raise UnknownPart
         norms = tuple(replace(norm, wide=wide) for norm in pair)
     elif getattr(module, "qk_norm", None) is not None:  # It has no weight, so it may as well come before the turn.
-        same = _bare_norm(module, "qk_norm", size)
+        same = bare_norm(module, "qk_norm", size)
         norms = same, same
-    value_norm = None if getattr(module, "v_norm", None) is None else _bare_norm(module, "v_norm", size)
+    value_norm = None if getattr(module, "v_norm", None) is None else bare_norm(module, "v_norm", size)
     if value_norm is not None or tied:  # Normed by head, with nothing else to do for their turn.
         plain = norms is not None and not late and not interleaved and not gated and turned == size
         if not plain or any(norm.wide or norm.kind != "rms" for norm in norms or ()) or value_norm is None:
@@ -421,160 +371,14 @@ def _borrowing(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
     if source is None:
         raise UnknownPart
     lender = _attention(trunk, trunk.layers[source].self_attn, config, source)
-    norms = (_norm(module, "q_norm"), lender.norms[1]) if lender.norms is not None else None
-    _linear(module, ["q_proj", "o_proj"])
-    _check_weights(module, ["q_proj", "q_norm", "o_proj"])
+    norms = (norm_of(module, "q_norm"), lender.norms[1]) if lender.norms is not None else None
+    check_linear(module, ["q_proj", "o_proj"])
+    check_weights(module, ["q_proj", "q_norm", "o_proj"])
     same = base_of(module.q_proj).out_features == base_of(module.o_proj).in_features == lender.heads * lender.size
     same = same and module.q_norm.weight.shape == (lender.size,) and module.scaling == lender.scale
     if norms is None or lender.value_norm is None or norms[0].kind != "rms" or not same:
         raise UnknownPart
     return replace(lender, projections=("q_proj",), norms=norms, tied=False, source=source)
-
-
-def _bare_norm(parent: nn.Module, name: str, size: int) -> NormForm:
-    """An RMSNorm over `size` numbers that has no weight."""
-    module: Any = getattr(parent, name)
-    form = NormForm(name, "rms", float(module.eps))
-    x = torch.randn(size, generator=torch.Generator().manual_seed(0)).mul(0.01)
-    if (normed(form, module, x) - module(x)).abs().max() > 1e-4:
-        raise UnknownPart
-    return form
-
-
-_ROUTERS = ("gate", "router")
-_SHARED = ("shared_expert", "shared_experts", "shared_mlp")
-
-
-def _feed(module: Any, beside: Any) -> FeedForm | ExpertsForm:
-    if isinstance(getattr(module, "experts", None), nn.Module):
-        return _experts(module) if beside is None else replace(_experts(module), **_beside(module, beside))
-    if beside is not None:
-        raise UnknownPart
-    return _dense(module)
-
-
-def _beside(module: Any, shared: Any) -> dict[str, Any]:
-    if any(getattr(module, name, None) is not None for name in _SHARED):
-        raise UnknownPart
-    return {"shared": "shared_mlp", "shared_form": _dense(shared), "beside": True}
-
-
-def _experts(module: Any) -> ExpertsForm:
-    router, experts = _first(module, _ROUTERS), module.experts
-    if not hasattr(experts, "has_gate"):
-        return _scaled_before(module, router)
-    names = {"gate_up_proj", "down_proj"} | (
-        {"gate_up_proj_bias", "down_proj_bias"} if _flag(experts, "has_bias") else set()
-    )
-    plain = _flag(experts, "has_gate") and not _flag(experts, "has_post_expert_norm")
-    if _weights(experts) != names or not plain:
-        raise UnknownPart
-    shared = next((name for name in _SHARED if getattr(module, name, None) is not None), None)
-    gate = "shared_expert_gate" if hasattr(module, "shared_expert_gate") else None
-    bias = _handed_bias(module, getattr(module, router))
-    _check_weights(module, [router, "experts", *(name for name in (shared, gate, bias) if name is not None)])
-    weight = experts.down_proj
-    if weight.is_meta or not weight.numel():
-        raise UnknownPart
-    width = weight.shape[2 if _flag(experts, "is_transposed") else 1]
-    probe = torch.randn(16, width, generator=torch.Generator().manual_seed(0)).to(weight.device, weight.dtype)
-    handed, batched = () if bias is None else (getattr(module, bias),), False
-    try:
-        routed = getattr(module, router)(probe, *handed)
-    except ValueError:
-        routed, batched = getattr(module, router)(probe[None], *handed), True
-    if not isinstance(routed, tuple) or len(routed) != 3 or routed[1].shape != routed[2].shape:
-        raise UnknownPart
-    usual = type(experts)._apply_gate.__name__ == "_default_apply_gate"
-    form = ExpertsForm(
-        router=router,
-        experts="experts",
-        activation="act_fn" if usual else "",
-        shared=shared,
-        shared_form=None if shared is None else _dense(getattr(module, shared)),
-        shared_gate=gate,
-        factor=_factor(getattr(module, router)),
-        floor=1e-6 if hasattr(getattr(module, router), "use_expert_bias") else 0.0,  # LFM2's own.
-        bias=bias,
-        share=_share(module),
-        batched=batched,
-    )
-    logits, due, chosen = (part.double() if part.is_floating_point() else part for part in routed)
-    for scores in _SCORES:
-        for normalised in (True, False):
-            tried = replace(form, scores=scores, normalised=normalised)
-            if (routing_weights(tried, logits, chosen) - due).abs().max() < 1e-2:
-                return tried
-    return form
-
-
-def _handed_bias(module: Any, router: Any) -> str | None:
-    """The name of what the module hands its router to add to scores where experts are chosen."""
-    taken = inspect.signature(router.forward).parameters
-    handed = (name for name in ("expert_bias", "e_score_correction_bias") if name in taken)
-    return next((name for name in handed if isinstance(getattr(module, name, None), torch.Tensor)), None)
-
-
-def _factor(router: Any) -> float:
-    """What a router multiplies its weights by."""
-    names = "routed_scaling_factor", "router_scaling_factor", "route_scale"
-    return next((float(getattr(router, name)) for name in names if hasattr(router, name)), 1.0)
-
-
-def _share(module: Any) -> float:
-    """What the sum of routed and shared experts is multiplied by."""
-    return 0.5 if getattr(module, "shared_expert_combination_strategy", "sum") == "average" else 1.0
-
-
-def _scaled_before(module: Any, router: str) -> ExpertsForm:
-    """Experts that read states times their weights, sigmoids of the router's logits."""
-    experts = module.experts
-    linear = getattr(module, router)
-    if _weights(experts) != {"gate_up_proj", "down_proj"} or _weights(linear) != {"weight"}:
-        raise UnknownPart
-    _check_weights(module, [router, "experts", "shared_expert"])
-    routed = linear(torch.zeros(2, linear.weight.shape[1], dtype=linear.weight.dtype))
-    if not isinstance(routed, tuple) or len(routed) != 2 or experts.gate_up_proj.shape[1] != linear.weight.shape[1]:
-        raise UnknownPart
-    return ExpertsForm(
-        router=router,
-        experts="experts",
-        activation="act_fn",
-        shared="shared_expert",
-        shared_form=_dense(module.shared_expert),
-        scores="sigmoid",
-        normalised=False,
-        before=True,
-    )
-
-
-_SCORES: tuple[Literal["softmax", "sigmoid"], ...] = ("softmax", "sigmoid")
-
-
-def _flag(module: Any, name: str) -> bool:
-    flag = getattr(module, name, None)
-    if not isinstance(flag, bool):
-        raise UnknownPart
-    return flag
-
-
-def _dense(module: Any) -> FeedForm:
-    for opening, closing, gated in (
-        (("gate_proj", "up_proj"), "down_proj", True),
-        (("gate_up_proj",), "down_proj", True),
-        (("input_linear",), "output_linear", True),
-        (("up_proj",), "down_proj", False),
-        (("w1", "w3"), "w2", True),
-        (("fc1",), "fc2", False),
-        (("c_fc",), "c_proj", False),
-    ):
-        if all(isinstance(getattr(module, name, None), nn.Module) for name in (*opening, closing)):
-            bare = opening == ("w1", "w3") and not hasattr(module, "act_fn")  # LFM2 calls silu by itself.
-            activation = "" if bare else _first(module, ("act_fn", "activation_fn", "act", "activation"))
-            _linear(module, [*opening, closing])
-            _check_weights(module, [*opening, closing, *([] if gated else [activation])])
-            return FeedForm(opening, closing, activation, gated)
-    raise UnknownPart
 
 
 def _layer_type(config: Any, number: int) -> str | None:

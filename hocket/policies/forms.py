@@ -280,6 +280,8 @@ class ExpertsForm:
         before: whether weights are factors of what experts read, not of their outputs.
         beside: whether the shared one stands beside the module, not in it. share: factor of both outputs' sum.
         batched: whether the router reads states as a batch of sequences.
+        apart: norms where the shared one and the experts have their own, see there; the router then reads states whose
+            norm has no weight.
     """
 
     router: str
@@ -297,6 +299,21 @@ class ExpertsForm:
     beside: bool = False
     share: float = 1.0
     batched: bool = False
+    apart: ApartForm | None = None
+
+
+@dataclass(frozen=True)
+class ApartForm:
+    """Norms of experts and a shared one that both read the residual stream (Gemma 4's).
+
+    Attributes:
+        before: of what experts read; its states are those of the norm before the shared one, with another weight.
+        after_shared, after: of the two outputs, before their sum.
+    """
+
+    before: NormForm
+    after_shared: NormForm
+    after: NormForm
 
 
 @dataclass(frozen=True)
@@ -334,7 +351,8 @@ class LayerForm:
     """One decoder layer.
 
     Attributes:
-        attention_name, attention, feed_name, feed: its two parts.
+        attention_name, attention, feed_name, feed: its two parts; `feed_name` is empty where the layer itself holds
+            what the second one consists of.
         norms: before and after attention, before and after feed-forward; None where there is none.
         parallel: whether both parts read the same states. residual: factor of what they add.
         recurrence: what stands in the place of attention, if it does; `attention` is then that of other layers.
@@ -469,6 +487,8 @@ def linears_of(form: LayerForm) -> set[str]:
         within = str(feed.shared) if feed.beside else f"{form.feed_name}.{feed.shared}"
     names |= set() if dense is None else {f"{within}.{name}" for name in (*dense.opening, dense.closing)}
     names |= set() if form.side is None else {form.side.opening, form.side.closing}
+    if isinstance(feed, ExpertsForm) and feed.apart is not None:
+        names.add(f"{feed.router}.proj")
     gate = None if isinstance(feed, FeedForm) else feed.shared_gate
     return names if gate is None else names | {f"{form.feed_name}.{gate}"}
 

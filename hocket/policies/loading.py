@@ -17,13 +17,14 @@ from hocket.core.errors import ConfigurationError, suggestion
 from hocket.core.inside import check_model_folder
 from hocket.policies.picture_reader import PictureReader
 from hocket.policies.refusals import check_architecture
+from hocket.policies.shapes import text_config
 from hocket.policies.templates import TemplateSettings
 from hocket.policies.vision import FAMILIES, language_part
 
 READ_WHOLE = frozenset({"mxfp4", "fp8"})
 """Quantised checkpoints whose weights `transformers` makes whole when it reads them."""
 
-TEXT_APART = frozenset({"gemma3", "gemma4", "gemma4_unified"})
+TEXT_APART = frozenset({"gemma3", "gemma3n", "gemma4", "gemma4_unified"})
 """Architectures of images and text of which the part for text is read, as a model by itself."""
 
 _TEXT_NAMES = {r"^(model\.)?language_model\.(model\.)?": "model.", r"^model\.lm_head": "lm_head"}
@@ -44,16 +45,7 @@ def read_model(where: str, dtype: torch.dtype) -> Any:
 
     logging.disable_progress_bar()  # Loading takes a moment, and hocket shows its own progress.
 
-    _check_place(where)
-    config = read_config(where)
-    if config.model_type not in FAMILIES:
-        check_architecture(config, where)
-    _check_stored(config, where)
-    if is_classifier(config):  # With tied embeddings it would load, and write at random.
-        raise ConfigurationError(
-            f"model {where!r} is a scorer and writes no answers; pay by it (--reward model:{where}), or choose another "
-            "model"
-        )
+    config = trainable_config(where)
     settings = {"dtype": dtype, "attn_implementation": ATTENTION, "output_loading_info": True}
     apart = config.model_type.removesuffix("_text") in TEXT_APART
     if apart:
@@ -73,6 +65,24 @@ def read_model(where: str, dtype: torch.dtype) -> Any:
         )
     _check_numbers(model, where)
     return model.eval()
+
+
+def trainable_config(where: str) -> Any:
+    """The configuration of a model that can be trained, as `read_config` gives it; none of its weights are read.
+
+    Raises:
+        ConfigurationError: as `read_config`, and when the model is of another kind or its weights are in codes.
+    """
+    config = read_config(where)
+    if config.model_type not in FAMILIES:
+        check_architecture(config, where)
+    _check_stored(config, where)
+    if is_classifier(config):  # With tied embeddings it would load, and write at random.
+        raise ConfigurationError(
+            f"model {where!r} is a scorer and writes no answers; pay by it (--reward model:{where}), or choose another "
+            "model"
+        )
+    return config
 
 
 def _check_stored(config: Any, where: str) -> None:
@@ -217,7 +227,7 @@ def _reader(where: str) -> PictureReader:
     return PictureReader(processor)
 
 
-def check_tokens(model: Any, tokenizer: Any, where: str) -> None:
+def check_tokens(config: Any, tokenizer: Any, where: str) -> None:
     """Refuses a tokenizer that writes tokens which the model does not know.
 
     Special tokens that neither its template nor the ends of texts need may be such (that of gemma-3-1b has one), since
@@ -226,8 +236,8 @@ def check_tokens(model: Any, tokenizer: Any, where: str) -> None:
     Raises:
         ConfigurationError: naming the first one.
     """
-    known = model.get_input_embeddings().num_embeddings
-    if len(tokenizer) <= known:
+    known = getattr(text_config(config), "vocab_size", None)
+    if known is None or len(tokenizer) <= known:
         return
     special = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
     ends = tokenizer.bos_token, tokenizer.eos_token

@@ -84,6 +84,7 @@ class Scorer(LanguageModel):
         """
         where = str(path_or_name)
         tokenizer = read_tokenizer(where, chat_template)
+        check_tokens(read_config(where), tokenizer, where)
         if saved(where):
             model = read_classifier(where, dtype)
             if model.config.num_labels < outputs:
@@ -97,7 +98,6 @@ class Scorer(LanguageModel):
                     f"model {where!r} reads pictures, and scorers read words alone; choose another"
                 )
             model = over_trunk(model, outputs, key.derive("score"))
-        check_tokens(model, tokenizer, where)
         if lora is not None:
             add_adapter(model.base_model, lora, key)
             model.peft_config = model.base_model.peft_config

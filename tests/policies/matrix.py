@@ -278,9 +278,10 @@ the share of the tiny model's weights that an adapter with default targets acts 
 
 ## Own forward pass
 
-Two that are near to a form have none. `gemma3n_text` has several residual streams, which every layer mixes anew with
-weights of its own (AltUp); a form has one stream, to which layers add. With `enable_moe_block`, layers of `gemma4_text`
-route by states before their norm, and add experts and a dense part after norms of their own.
+`gemma3n_text` is near to a form and has none: it has several residual streams, which every layer mixes anew with
+weights of its own (AltUp); a form has one stream, to which layers add. Of `gemma3n` the part for text is read. State
+spaces (`mamba`, `mamba2`, `falcon_h1`, `nemotron_h`, `granitemoehybrid`, ..) have no form either; prompts of equal
+length are sampled together, and an adapter leaves out the layers that peft does not put one around.
 
 | `model_type` | learner | sampler | LoRA | remark |
 |---|---|---|---|---|

@@ -10,6 +10,7 @@ from hocket.core.keys import Key
 from hocket.engine.rereading_session import RereadingSession
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.forms import expected
+from hocket.policies.lora import merged_state
 from hocket.policies.shapes import model_size
 from hocket.train.probe import LayerShapes
 
@@ -124,6 +125,26 @@ def test_heads_without_a_kernel_are_learnt_by_other_operators():
     difference, logp = matrix.from_exact(policy, trajectories)
     assert matrix.path_of(policy) == "fast"
     assert max(difference, matrix.worst(logp - recorded)) <= matrix.EXACT
+
+
+SPACES = ("falcon_h1", "gemma3n_text", "granitemoehybrid", "nemotron_h")
+
+
+@pytest.mark.parametrize("name", ["mamba2", *(pytest.param(name, marks=pytest.mark.slow) for name in SPACES)])
+def test_an_adapter_without_a_form_is_that_of_the_merged_model(name):
+    """The architecture's kernels may read weights past the layers that carry an adapter."""
+    policy, merged = matrix.policy_of(name, adapted=True), matrix.policy_of(name)
+    with torch.no_grad():
+        for weight in policy.parameter_groups()["policy"]:
+            weight.add_(torch.randn(weight.shape, generator=Key.of(8).torch()) * 0.05)
+    trajectories = matrix.sampled(policy, 0)
+    batch = matrix.pack(trajectories)
+    recorded = torch.cat([torch.from_numpy(one.turns[0].logp) for one in trajectories])
+    plain = merged.evaluate(batch, [matrix.Quantity.LOGP]).logp.detach()
+    merged.model.load_state_dict(merged_state(policy.model))
+    found, due = (one.evaluate(batch, [matrix.Quantity.LOGP]).logp.detach() for one in (policy, merged))
+    assert max(matrix.worst(found - due), matrix.worst(found - recorded)) < 1e-4
+    assert matrix.worst(found - plain) > 0.1
 
 
 @pytest.mark.parametrize("name", ["openai-gpt", "mamba"])

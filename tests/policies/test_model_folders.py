@@ -11,10 +11,13 @@ import architectures
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import CONFIG_MAPPING
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.inside import check_model_folder, leads_out
+from hocket.core.keys import Key
 from hocket.nano import BASE
+from hocket.policies.causal_lm import CausalLM
 from hocket.policies.loading import read_config, read_model, read_tokenizer
 from hocket.policies.support import supports
 from hocket.train.checkpoint import COMPLETE, Checkpoints, problem
@@ -159,6 +162,33 @@ def test_what_cannot_be_trained_is_refused_before_its_weights_are_read(settings,
         read_model(str(changed(model, **settings)), torch.float32)
 
 
+def test_a_tokenizer_of_a_larger_model_is_refused_before_weights_are_read(model: Path) -> None:
+    (model / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(ConfigurationError, match=r"as token 50, and the model knows 50 tokens"):
+        CausalLM.from_pretrained(changed(model, vocab_size=50), key=Key.of(0))
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is counted on Linux")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_are_read_from_files_without_a_copy(dtype: torch.dtype, tmp_path: Path) -> None:
+    """In parts of 4 MB, of 19 and 9 MB; the system drops pages of files when it needs room."""
+    sizes = {"hidden_size": 384, "intermediate_size": 1536, "num_hidden_layers": 2, "num_attention_heads": 6}
+    config = architectures.CONFIG_MAPPING["llama"](**sizes, vocab_size=64)
+    made = architectures.filled(config, "llama").to(dtype)
+    made.save_pretrained(str(tmp_path), max_shard_size="4MB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 2
+    read_model(str(tmp_path), dtype)  # The first time more than weights is allocated.
+    before = own_memory()
+    read = read_model(str(tmp_path), dtype)
+    assert own_memory() - before < 0.3 * sum(weight.nbytes for weight in read.parameters())
+
+
+def own_memory() -> int:
+    """Bytes of this process that no file holds."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) * 1024
+
+
 def test_weights_that_are_no_numbers_are_refused(model: Path) -> None:
     weights = load_file(model / "model.safetensors")
     name = sorted(weights)[-1]
@@ -201,3 +231,18 @@ def test_of_images_and_text_the_text_model_is_read_and_saved_by_its_own_names(ki
         torch.testing.assert_close(logits, due, atol=1e-4, rtol=0)
     assert supports(text, 64)
     assert read_config(str(tmp_path / "whole")).model_type == text.config.model_type == f"{kind}_text"
+
+
+def test_of_gemma3n_the_text_model_is_read_without_the_library_of_its_encoder(tmp_path: Path) -> None:
+    text = architectures.tiny("gemma3n_text")
+    CONFIG_MAPPING["gemma3n"](text_config=text.config.to_dict()).save_pretrained(str(tmp_path))
+    weights = {name.replace("model.", "model.language_model."): weight for name, weight in text.state_dict().items()}
+    del weights["lm_head.weight"]
+    weights["model.vision_tower.timm_model.stem.weight"] = torch.zeros(2)
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    found = read_model(str(tmp_path), torch.float32)
+    ids = torch.arange(3, 20)[None]
+    with torch.no_grad():
+        assert torch.equal(found(input_ids=ids).logits, text(input_ids=ids).logits)
+    found.save_pretrained(str(tmp_path / "text"))
+    assert read_config(str(tmp_path / "text")).model_type == "gemma3n_text"

@@ -34,6 +34,7 @@ from hocket.policies.stored_weights import (
     stored_sizes,
     weight_count,
 )
+from hocket.policies.support import supports
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 CODES = ["bf16", "int8", "nf4"]
@@ -43,7 +44,7 @@ ERRORS = {"bf16": 0.004, "int8": 0.01, "nf4": 0.12}
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Models on disk: one of the fast path, and one that takes the forward pass of transformers."""
+    """Models on disk."""
     found = {}
     for kind in ("qwen3", "gemma2", "llama"):
         found[kind] = tmp_path_factory.mktemp(kind)
@@ -135,6 +136,7 @@ def test_gradients_of_an_adapter_are_those_over_the_decoded_weights(folders, kin
 @pytest.mark.parametrize("kind", ["qwen3", "gemma2"])
 def test_sampler_and_learner_agree(folders, kind, storage, precision) -> None:
     policy = loaded(folders[kind], storage, precision)
+    assert supports(policy.model, 64)
     request = Request(tokens=(5, 6, 7, 8), decoding=Decoding(max_tokens=6), key=Key.of(3))
     sample = LocalEngine(policy).sample([request])[0]
     turn = Turn(

@@ -119,6 +119,20 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
             "final_logit_softcapping": 3.0,
         },
     ),
+    "gemma4_text, experts": (
+        "Gemma4TextConfig",
+        _WIDE
+        | _GEMMA4
+        | {
+            "hidden_size_per_layer_input": 0,
+            "attention_k_eq_v": True,
+            "num_global_key_value_heads": 1,
+            "enable_moe_block": True,
+            "num_experts": 4,
+            "top_k_experts": 2,
+            "moe_intermediate_size": 16,
+        },
+    ),
     "gemma4_unified_text": (
         "Gemma4UnifiedTextConfig",
         _WIDE | _GEMMA4 | {"attention_k_eq_v": True, "num_global_key_value_heads": 1},
@@ -214,7 +228,7 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "vaultgemma": ("VaultGemmaConfig", _WIDE | _KINDS | _CAPS),
     "youtu": ("YoutuConfig", _LATENT),
 }
-"""By architecture: its configuration's class, and what it is told beside the common shape."""
+"""By architecture (and part of it): its configuration's class, and what it has beside the common shape."""
 
 
 def config(kind: str, **more: Any) -> Any:

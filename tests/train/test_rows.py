@@ -209,25 +209,22 @@ def test_a_tokenizer_of_a_larger_model_is_refused(
 ) -> None:
     tokenizer: Any = build_tokenizer()
     tokenizer.add_tokens(added, special_tokens=special)
-    model = SimpleNamespace(get_input_embeddings=lambda: SimpleNamespace(num_embeddings=known))
+    config = SimpleNamespace(vocab_size=known)
     if words is None:
-        check_tokens(model, tokenizer, "there")
+        check_tokens(config, tokenizer, "there")
         tokenizer.chat_template += "{{- '<new>' -}}"
         if len(tokenizer) <= known:
-            return check_tokens(model, tokenizer, "there")
+            return check_tokens(config, tokenizer, "there")
         words = "writes '<new>' as token 122"  # Whatever it is, the template writes it.
     with pytest.raises(ConfigurationError, match=words):
-        check_tokens(model, tokenizer, "there")
+        check_tokens(config, tokenizer, "there")
     return None
 
 
 def test_a_model_is_read_with_its_own_tokenizer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer: Any = build_tokenizer()
     tokenizer.add_tokens(["more"])
-    model = SimpleNamespace(get_input_embeddings=lambda: SimpleNamespace(num_embeddings=KNOWN))
-    monkeypatch.setattr("hocket.policies.scorer.over_trunk", lambda *trunk: model)
     for room, reader in (("causal_lm", CausalLM.from_pretrained), ("scorer", Scorer.from_pretrained)):
-        monkeypatch.setattr(f"hocket.policies.{room}.read_model", lambda *where: model)
         monkeypatch.setattr(f"hocket.policies.{room}.read_tokenizer", lambda *where: tokenizer)
         with pytest.raises(ConfigurationError, match="writes 'more' as token 122"):
             reader(BASE, key=Key.of(0))

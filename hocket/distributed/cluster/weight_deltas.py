@@ -31,6 +31,7 @@ from hocket.distributed.cluster.weights import Layout, PackedWeights, packed
 from hocket.policies.family import groups
 from hocket.policies.form_reading import layers_in
 from hocket.policies.lora import base_of
+from hocket.policies.stored_weights import CodedLinear
 from hocket.policies.support import supports
 
 if TYPE_CHECKING:
@@ -169,7 +170,8 @@ def products_of(policy: Policy) -> Products:
     if not isinstance(policy, CausalLM) or policy.precision != "bf16":
         return {}
     model = policy.model
-    if not supports(model, policy.context_length or sys.maxsize):
+    coded = any(isinstance(module, CodedLinear) for module in model.modules())
+    if coded or not supports(model, policy.context_length or sys.maxsize):
         return {}
     names: dict[int, str] = {}
     for name, weight in policy.module.state_dict(keep_vars=True).items():
