@@ -4,13 +4,14 @@ At a state that was visited the gradient averages over N actions, the one that w
 
     g = mean_t 1/N sum_n grad log pi(a_n | s_t) Q(s_t, a_n).
 
-What the further ones would have earned comes from short rollouts of a learnt model, which a critic ends; states that the
-model makes up are never differentiated at. `gradient_variance` is the law behind it (Nauman and Cygan): more actions
-divide the part of the variance that is due to actions alone, a longer path divides all of it but by less where its
-states resemble each other.
+What the further ones would have earned comes from short rollouts of a learnt model, which a critic ends; states that
+the model makes up are never differentiated at. `gradient_variance` is the law behind it (Nauman and Cygan): more
+actions divide the part of the variance that is due to actions alone, a longer path divides all of it, but by less where
+what is done leads back to where the same is done.
 
 Here policy, critic and model are tables: the model counts all decisions so far, and a pair that it has not seen is not
-judged. Steps are of each state by itself, along its mean gradient; the authors take PPO's, on networks.
+judged. Steps are of each state by itself, along its mean gradient, of advantages that are whitened over all actions of
+a step; the authors take PPO's, on networks.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ class ManyActions(Solver):
         super().checked(world)
         if isinstance(world, TabularMDP) and world.horizon is not None:
             raise ConfigurationError(
-                f"ManyActions learns one table for all steps, and {world.name} has a horizon; take a world without one, "
-                "such as random:12x4"
+                f"ManyActions learns one table for all steps, and {world.name} has a horizon; take a world without "
+                "one, such as random:12x4"
             )
 
     def init(self, world: TabularMDP, key: Key) -> State:
@@ -124,7 +125,11 @@ class ManyActions(Solver):
         gain, at = self.advantages(states, rewards, value, world.discount), states[:, :-1].ravel()
         taken = actions.ravel()
         besides, judged, known = self.judged(followed, paid, policy, value, at, world.discount, key.derive("besides"))
-        slope = averaged(policy, at, taken, gain.ravel(), besides, (judged - value[at, None]) * known, known)
+        further = judged - value[at, None]
+        every = np.concatenate([gain.ravel(), further[known]])
+        middle, spread = float(every.mean()), max(float(every.std()), 1e-8)
+        whitened = (gain.ravel() - middle) / spread, (further - middle) / spread
+        slope = averaged(policy, at, taken, whitened[0], besides, whitened[1], known)
         wanted, visits = np.zeros(world.states), np.bincount(at, minlength=world.states)
         np.add.at(wanted, at, gain.ravel())
         logits = state["logits"] + self.rate * slope / np.maximum(visits, 1)[:, None]
