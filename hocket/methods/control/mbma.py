@@ -65,8 +65,8 @@ def stationary(move: Array) -> Array:
 
 def scores(policy: Array) -> Array:
     """`grad log pi(a|s)` by the logits of s: `[S, A, A]`."""
-    found: Array = np.eye(policy.shape[1]) - policy[:, None]
-    return found
+    result: Array = np.eye(policy.shape[1]) - policy[:, None]
+    return result
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,11 @@ class ManyActions(Solver):
     def advantages(self, states: Ints, rewards: Array, value: Array, discount: float) -> Array:
         """Of actions that were taken, `[N, L]`; episodes are cut, so the last value is bootstrapped."""
         errors = rewards + discount * value[states[:, 1:]] - value[states[:, :-1]]
-        found, running = np.zeros_like(errors), np.zeros(len(errors))
+        result, running = np.zeros_like(errors), np.zeros(len(errors))
         for step in reversed(range(errors.shape[1])):
             running = errors[:, step] + discount * self.lam * running
-            found[:, step] = running
-        return found
+            result[:, step] = running
+        return result
 
     def judged(
         self, followed: Array, paid: Array, policy: Array, value: Array, at: Ints, discount: float, key: Key
@@ -156,18 +156,20 @@ class ManyActions(Solver):
         counts = followed.sum(-1)
         share, mean = followed / np.maximum(counts, 1)[..., None], paid / np.maximum(counts, 1)
         luck = key.numpy().random((2 * self.horizon, len(at), self.further))
-        now = np.repeat(at[:, None], self.further, 1)
-        first = drawn(policy[now], luck[0])
-        action, known = first, counts[now, first] > 0
-        total, factor, live = np.zeros(now.shape), np.ones(now.shape), known.copy()
+        place = np.repeat(at[:, None], self.further, 1)
+        first = drawn(policy[place], luck[0])
+        action, known = first, counts[place, first] > 0
+        total, factor, live = np.zeros(place.shape), np.ones(place.shape), known.copy()
         for step in range(self.horizon):
-            total += np.where(live, factor * mean[now, action], 0.0)
-            now = np.where(live, drawn(np.where(live[..., None], share[now, action], 1.0), luck[2 * step + 1]), now)
+            total += np.where(live, factor * mean[place, action], 0.0)
+            place = np.where(
+                live, drawn(np.where(live[..., None], share[place, action], 1.0), luck[2 * step + 1]), place
+            )
             factor = np.where(live, factor * discount, factor)
             if step < self.horizon - 1:
-                action = drawn(policy[now], luck[2 * step + 2])
-                live = live & (counts[now, action] > 0)
-        return first, total + factor * value[now], known
+                action = drawn(policy[place], luck[2 * step + 2])
+                live = live & (counts[place, action] > 0)
+        return first, total + factor * value[place], known
 
     def answer(self, world: TabularMDP, state: State) -> Array:
         """The policy `[S, A]`."""

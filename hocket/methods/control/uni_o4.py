@@ -35,7 +35,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Recorded:
+class RecordedEpisodes:
     """Decisions of N episodes of L steps: states `[N, L + 1]`, actions and rewards `[N, L]`."""
 
     states: Ints
@@ -44,12 +44,12 @@ class Recorded:
 
     def counts(self, world: TabularMDP) -> Array:
         """How often every pair was recorded, `[S, A]`."""
-        found = np.zeros(world.reward.shape)
-        np.add.at(found, (self.states[:, :-1], self.actions), 1.0)
-        return found
+        result = np.zeros(world.reward.shape)
+        np.add.at(result, (self.states[:, :-1], self.actions), 1.0)
+        return result
 
 
-def played(world: TabularMDP, policies: Array, length: int, key: Key) -> Recorded:
+def played(world: TabularMDP, policies: Array, length: int, key: Key) -> RecordedEpisodes:
     """An episode of each policy `[N, S, A]`."""
     count = len(policies)
     luck, every = key.numpy().random((2 * length + 1, count)), np.arange(count)
@@ -59,7 +59,7 @@ def played(world: TabularMDP, policies: Array, length: int, key: Key) -> Recorde
         at = states[:, step]
         actions[:, step] = drawn(policies[every, at], luck[2 * step])
         states[:, step + 1] = drawn(world.transition[at, actions[:, step]], luck[2 * step + 1])
-    return Recorded(states, actions, world.reward[states[:, :-1], actions])
+    return RecordedEpisodes(states, actions, world.reward[states[:, :-1], actions])
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class CountedModel:
     reward: Array
 
 
-def counted(world: TabularMDP, data: Recorded) -> CountedModel:
+def counted(world: TabularMDP, data: RecordedEpisodes) -> CountedModel:
     """The model of recorded decisions; a pair without any leaves the state as it is and pays 0."""
     at, counts = data.states[:, :-1], data.counts(world)
     followed, paid = np.zeros(world.transition.shape), np.zeros(world.reward.shape)
@@ -202,7 +202,7 @@ class OfflineToOnline(Solver):
 
     # ------------------------------------------------------------ the data and what is fitted to them
 
-    def recorded(self, world: TabularMDP, key: Key) -> Recorded:
+    def recorded(self, world: TabularMDP, key: Key) -> RecordedEpisodes:
         """The data of a key."""
         best = world.best.quality
         fair = softmax(self.skill * (best - best.mean(1, keepdims=True)) / max(float(best.std(1).mean()), 1e-12))
@@ -241,11 +241,11 @@ class OfflineToOnline(Solver):
         states = drawn(np.broadcast_to(drawn_from, (*luck.shape[1:], len(visits))), luck[0])
         actions = drawn(old[np.arange(len(old))[:, None], states], luck[1])
         gain = (quality - value[:, None])[states, actions]
-        advantage = np.stack([estimated(*rows, one) for *rows, one in zip(states, actions, gain, old, strict=True)])
+        advantage = np.stack([estimated(*rows, odds) for *rows, odds in zip(states, actions, gain, old, strict=True)])
         for _ in range(self.gradients):
             logits = logits + self.rate * surrogate(logits, old, advantage, self.clip)
         model = CountedModel(np.asarray(state["transition"], np.float64), np.asarray(state["reward"], np.float64))
-        scores = [score(softmax(one), model, quality, world.start, self.horizon) for one in (logits, anchors)]
+        scores = [score(softmax(tables), model, quality, world.start, self.horizon) for tables in (logits, anchors)]
         swaps = scores[0] > scores[1] if self.gated else np.ones(len(logits), bool)
         anchors = np.where(swaps[:, None, None], logits, anchors)
         state |= {"logits": logits, "anchors": anchors}
@@ -274,15 +274,15 @@ class OfflineToOnline(Solver):
         return softmax(state["anchors"][int(state["lead"])])
 
 
-def advantages(data: Recorded, value: Array, discount: float, lam: float) -> Array:
+def advantages(data: RecordedEpisodes, value: Array, discount: float, lam: float) -> Array:
     """Generalised advantages `[N, L]`; episodes are cut, so the last value is bootstrapped."""
     held = value[data.states]
     errors = data.rewards + discount * held[:, 1:] - held[:, :-1]
-    found, running = np.zeros_like(errors), np.zeros(len(errors))
+    result, running = np.zeros_like(errors), np.zeros(len(errors))
     for step in reversed(range(errors.shape[1])):
         running = errors[:, step] + discount * lam * running
-        found[:, step] = running
-    return found
+        result[:, step] = running
+    return result
 
 
 UNI_O4 = SolverMethod(

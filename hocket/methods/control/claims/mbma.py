@@ -66,9 +66,9 @@ def the_law_says_whether_actions_or_a_longer_path_win() -> Finding:
     for offset, actions_win in ((1.0, True), (-1.0, False)):
         world = _two_states(offset)
         law = [gradient_variance(world, MIXED, *shape) for shape in ((1, 4), (4, 1))]
-        seen = [_measured(world, MIXED, *shape, Key.of(7)) for shape in ((1, 4), (4, 1))]
-        held += [(law[0] < law[1]) is actions_win, (seen[0] < seen[1]) is actions_win]
-        figures[f"offset {offset:g}"] = f"{seen[0]:.4f} and {seen[1]:.4f}"
+        measured = [_measured(world, MIXED, *shape, Key.of(7)) for shape in ((1, 4), (4, 1))]
+        held += [(law[0] < law[1]) is actions_win, (measured[0] < measured[1]) is actions_win]
+        figures[f"offset {offset:g}"] = f"{measured[0]:.4f} and {measured[1]:.4f}"
     return Finding(all(held), say(**figures))
 
 
@@ -128,8 +128,8 @@ def true_states_leave_less_bias() -> Finding:
         states, actions, _ = played(WORLD, policy, 24, 10, Key.of(seed))
         counts = np.zeros(WORLD.transition.shape)
         np.add.at(counts, (states[:, :-1], actions, states[:, 1:]), 1.0)
-        seen = counts.sum(-1, keepdims=True)
-        model = replace(WORLD, transition=np.where(seen > 0, counts / np.maximum(seen, 1), 1 / WORLD.states))
+        measured = counts.sum(-1, keepdims=True)
+        model = replace(WORLD, transition=np.where(measured > 0, counts / np.maximum(measured, 1), 1 / WORLD.states))
         quality = model.solved(policy).quality
         truth = _gradient(WORLD.visits(policy).sum(-1), policy, WORLD.solved(policy).quality)
         for name, share in (("true states", WORLD.visits(policy)), ("model states", model.visits(policy))):
@@ -160,11 +160,11 @@ def _values(further: int, seed: int) -> list[float]:
     learns=True,
 )
 def it_needs_fewer_decisions() -> Finding:
-    many, one = (np.mean([_values(further, seed) for seed in range(4)], 0) for further in (SOLVER.further, 0))
-    reached = int((many > one[-1]).argmax()) + 1
+    many, single = (np.mean([_values(further, seed) for seed in range(4)], 0) for further in (SOLVER.further, 0))
+    reached = int((many > single[-1]).argmax()) + 1
     begun = WORLD.value(WORLD.even)
-    figures = say(before=begun, many=float(many[-1]), one=float(one[-1]), best=WORLD.optimum, steps_to_it=reached)
-    held = many[-1] > one[-1] > begun and many.max() > one[-1] and reached <= MBMA.steps // 2
+    figures = say(before=begun, many=float(many[-1]), one=float(single[-1]), best=WORLD.optimum, steps_to_it=reached)
+    held = many[-1] > single[-1] > begun and many.max() > single[-1] and reached <= MBMA.steps // 2
     return Finding(bool(held), figures)
 
 

@@ -31,11 +31,11 @@ def _played(table: Array, temperatures: tuple[float, float], steps: int) -> list
     """Both policies after every step, from odds that are not even."""
     world, rng = _matrix(table), Key.of(1).numpy()
     policy, adversary = (rng.normal(size=(1, size)) for size in table.shape)
-    value, found = np.zeros(1), []
+    value, result = np.zeros(1), []
     for _ in range(steps):
         policy, adversary, value = SOLVER.moved(world, policy, adversary, value, temperatures)
-        found.append((softmax(policy)[0], softmax(adversary)[0]))
-    return found
+        result.append((softmax(policy)[0], softmax(adversary)[0]))
+    return result
 
 
 def _gap(table: Array, pair: tuple[Array, Array]) -> float:
@@ -57,14 +57,14 @@ def the_steps_end_at_the_logit_equilibrium() -> Finding:
         rows = len(table)
 
         def miss(logits: Array, table: Array = table, mine: float = mine, other: float = other) -> Array:
-            one, two = softmax(logits[: len(table)]), softmax(logits[len(table) :])
+            first, second = softmax(logits[: len(table)]), softmax(logits[len(table) :])
             return np.concatenate(
-                [logits[: len(table)] - table @ two / mine, logits[len(table) :] + one @ table / other]
+                [logits[: len(table)] - table @ second / mine, logits[len(table) :] + first @ table / other]
             )
 
-        found = root(miss, np.zeros(sum(table.shape)), tol=1e-12).x
+        result = root(miss, np.zeros(sum(table.shape)), tol=1e-12).x
         last = _played(table, (mine, other), 1500)[-1]
-        for policy, expected in zip(last, (softmax(found[:rows]), softmax(found[rows:])), strict=True):
+        for policy, expected in zip(last, (softmax(result[:rows]), softmax(result[rows:])), strict=True):
             off = max(off, float(np.abs(policy - expected).max()))
     return below(1e-8, off=off)
 
@@ -101,30 +101,30 @@ def the_value_is_that_of_the_worst_adversary() -> Finding:
     "section 4.2",
 )
 def the_temperature_falls_where_the_protagonist_earns_enough() -> Finding:
-    world, wrong, kept, fell = gusts(3), 0, 0, 0
+    world, wrong, stayed, fell = gusts(3), 0, 0, 0
     solver = replace(SOLVER, inner=2, enough=0.55, hot=2.0, cold=0.5, cooling=0.8, noise=3.0)
     for seed in range(4):
         state = solver.init(world, Key.of(seed))
         for number in range(40):
             after, figures = solver.step(world, state, Key.of(number))
-            before, now = float(state["temperature"]), float(after["temperature"])
+            before, after_step = float(state["temperature"]), float(after["temperature"])
             earned = world.against(softmax(after["adversary"])).value(softmax(after["policy"]))
             enough = earned >= 0.55 * world.calm
-            wrong += now != (max(0.5, 0.8 * before) if enough else before) or figures["temperature"] != before
-            kept, fell, state = kept + (not enough), fell + (now < before), after
-    return Finding(wrong == 0 and kept > 0 and fell > 4, say(wrong=wrong, kept=kept, fell=fell))
+            wrong += after_step != (max(0.5, 0.8 * before) if enough else before) or figures["temperature"] != before
+            stayed, fell, state = stayed + (not enough), fell + (after_step < before), after
+    return Finding(wrong == 0 and stayed > 0 and fell > 4, say(wrong=wrong, kept=stayed, fell=fell))
 
 
 @functools.cache
 def _worst(**settings: float) -> tuple[float, ...]:
     """What the last policies of some seeds earn against their worst adversaries, as a share of the optimum."""
-    world, solver, found = gusts(4), replace(SOLVER, **settings), []  # type: ignore[arg-type]
+    world, solver, result = gusts(4), replace(SOLVER, **settings), []  # type: ignore[arg-type]
     for seed in range(SEEDS):
         state = solver.init(world, Key.of(seed))
         for number in range(QARL.steps):
             state, _ = solver.step(world, state, Key.of(number))
-        found.append(world.value(solver.answer(world, state)) / world.optimum)
-    return tuple(found)
+        result.append(world.value(solver.answer(world, state)) / world.optimum)
+    return tuple(result)
 
 
 @claim(

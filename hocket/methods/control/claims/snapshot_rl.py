@@ -14,7 +14,7 @@ from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.methods.base.ppo import PPO
 from hocket.methods.control.snapshot_rl.method import SNAPSHOT_RL, Snapshots, SnapshotStarts, Starts, clusters
-from hocket.methods.control.snapshot_rl.world import Doors
+from hocket.methods.control.snapshot_rl.world import LockedDoors
 from hocket.recipe import Recipe
 from hocket.rollout.joint import JointPlayer
 from hocket.train.aio import run_async
@@ -34,7 +34,7 @@ def _parts(recipe: Recipe, name: str = "doors:10", seed: int = 0, **settings: An
 
 def _every_door(count: int) -> Starts:
     """One state for each door."""
-    course = Doors(count).open(count)
+    course = LockedDoors(count).open(count)
     course.reset(range(count), range(count))
     cast(Any, course).door[:] = np.arange(count)
     return Starts([course.snapshot(slot) for slot in range(count)], np.eye(count), np.arange(count))
@@ -63,10 +63,10 @@ def from_snapshots_the_first_reward_takes_a_number_of_episodes_that_grows_in_a_l
     for count in (4, 6, 8):
         starts = _every_door(count)
         expected = count / sum(3.0**-length for length in range(1, count + 1))
-        seen = _first_reward(SnapshotStarts(Doors(count), starts, 1.0, 0).open(1000), 1000, 8, luck)
-        off = max(off, abs(seen / expected - 1))
-        figures[f"doors {count}"] = f"{seen:.1f} of {expected:.1f}"
-    plain = _first_reward(Doors(4).open(1000), 1000, 8, luck)
+        measured = _first_reward(SnapshotStarts(LockedDoors(count), starts, 1.0, 0).open(1000), 1000, 8, luck)
+        off = max(off, abs(measured / expected - 1))
+        figures[f"doors {count}"] = f"{measured:.1f} of {expected:.1f}"
+    plain = _first_reward(LockedDoors(4).open(1000), 1000, 8, luck)
     off = max(off, abs(plain / 81 - 1) / 2)
     return Finding(off < 0.2, say(**figures, plain=f"{plain:.0f} of 81"))
 
@@ -79,7 +79,7 @@ def from_snapshots_the_first_reward_takes_a_number_of_episodes_that_grows_in_a_l
 def clusters_come_up_equally_often() -> Finding:
     states, cluster = _every_door(10), np.array([0] * 6 + [1, 1, 2, 2])
     starts = replace(states, cluster=cluster)
-    course = cast(Any, SnapshotStarts(Doors(10), starts, 0.8, 0).open(3000))
+    course = cast(Any, SnapshotStarts(LockedDoors(10), starts, 0.8, 0).open(3000))
     course.reset(range(3000), range(3000))
     door = course._course.door.copy()
     share = np.bincount(door, minlength=10) / 3000
@@ -96,7 +96,7 @@ def clusters_come_up_equally_often() -> Finding:
     "section 4",
 )
 def an_episode_from_a_snapshot_is_cut() -> Finding:
-    world, wrong, cut = Doors(10), 0, 0
+    world, wrong, cut = LockedDoors(10), 0, 0
     course = cast(Any, SnapshotStarts(world, _every_door(10), 0.5, 3).open(400))
     course.reset(range(400), range(400))
     begun, right = course._course.door.copy(), np.array(world.right)
@@ -121,10 +121,10 @@ def no_point_is_nearer_to_another_cluster() -> Finding:
         points = (middle[rng.integers(0, 5, 200)] + rng.normal(size=(200, 3))) * np.array([1.0, 100.0, 0.01])
         cluster = clusters(points, 5, Key.of(number).numpy())
         scaled = points / points.std(0)
-        means = np.stack([scaled[cluster == one].mean(0) for one in np.unique(cluster)])
+        means = np.stack([scaled[cluster == number].mean(0) for number in np.unique(cluster)])
         distance = ((scaled[:, None] - means) ** 2).sum(-1)
-        own = distance[np.arange(200), np.unique(cluster, return_inverse=True)[1]]
-        off = max(off, float((own - distance.min(1)).max()))
+        distances = distance[np.arange(200), np.unique(cluster, return_inverse=True)[1]]
+        off = max(off, float((distances - distance.min(1)).max()))
         sizes.add(len(means))
     few = clusters(np.repeat(np.eye(3), 20, 0), 10, rng)
     return Finding(off < 1e-9 and max(sizes) == 5 and len(set(few.tolist())) == 3, say(off=off, clusters=max(sizes)))
@@ -137,13 +137,13 @@ def what_a_teacher_passes_is_kept() -> Finding:
     again = run_async(HOOK.before(parts, 7, HOOK.state(memory, parts)))
     starts: Starts = memory["starts"]
     same = np.array_equal(starts.seen, again["starts"].seen) and np.array_equal(starts.cluster, again["starts"].cluster)
-    kept = run_async(HOOK.before(parts, 2, memory)) is memory
+    unchanged = run_async(HOOK.before(parts, 2, memory)) is memory
     first = HOOK.seat(parts.player, parts, HOOK.until, memory)
     last = HOOK.seat(parts.player, parts, HOOK.until + 1, memory)
     doors = set(starts.seen.argmax(1).tolist())
     idle = run_async(HOOK.before(parts, HOOK.until + 1, {})) == {}
     worlds = isinstance(cast(JointPlayer, first).world, SnapshotStarts), last is parts.player
-    held = same and kept and idle and all(worlds) and doors == set(range(10)) and len(starts.members) == 10
+    held = same and unchanged and idle and all(worlds) and doors == set(range(10)) and len(starts.members) == 10
     return Finding(held, say(states=len(starts.states), doors=len(doors), clusters=len(starts.members)))
 
 
@@ -166,8 +166,8 @@ def with_snapshots_all_doors_open() -> Finding:
 
 def _restored(shipped: ShippedRun) -> dict[str, float]:
     """Episodes that began behind the first door."""
-    every = [one for result in shipped.results if result.experience for one in result.experience.trajectories]
-    behind = [one for one in every if np.asarray(one.turns[0].observation)[0, 0] == 0]
+    every = [episode for result in shipped.results if result.experience for episode in result.experience.trajectories]
+    behind = [episode for episode in every if np.asarray(episode.turns[0].observation)[0, 0] == 0]
     return {"behind the first door": float(len(behind))}
 
 

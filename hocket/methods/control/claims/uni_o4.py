@@ -19,7 +19,7 @@ from hocket.methods.control.uni_o4 import (
     UNI_O4,
     CountedModel,
     OfflineToOnline,
-    Recorded,
+    RecordedEpisodes,
     advantages,
     cloning,
     counted,
@@ -39,12 +39,12 @@ SEEDS = 4
 
 def _slope(aim: Callable[[Array], float], logits: Array) -> Array:
     """By differences."""
-    found = np.zeros_like(logits)
+    result = np.zeros_like(logits)
     for place in np.ndindex(logits.shape):
         moved = np.zeros_like(logits)
         moved[place] = 1e-6
-        found[place] = (aim(logits + moved) - aim(logits - moved)) / 2e-6
-    return found
+        result[place] = (aim(logits + moved) - aim(logits - moved)) / 2e-6
+    return result
 
 
 @claim("The clones' gradient is that of the likelihood of the data and of log Z, by differences.", "section 3.1")
@@ -86,7 +86,7 @@ def clones_that_disagree_cover_both_ways() -> Finding:
 @claim("Q backs up V and V is the expectile of Q over recorded actions; a pair without records has Q = V.")
 def quality_and_value_are_those_of_the_records() -> Finding:
     data = SOLVER.recorded(WORLD, Key.of(3))
-    few = Recorded(data.states[:6, :9], data.actions[:6, :8], data.rewards[:6, :8])
+    few = RecordedEpisodes(data.states[:6, :9], data.actions[:6, :8], data.rewards[:6, :8])
     counts, model = few.counts(WORLD), counted(WORLD, few)
     quality, value = in_sample(model, counts, 0.9, 0.7)
     off, rows = 0.0, list(zip(few.states[:, :-1].ravel(), few.actions.ravel(), few.states[:, 1:].ravel(), strict=True))
@@ -136,7 +136,7 @@ def rollouts_rank_policies_as_exact_evaluation_does() -> Finding:
     policies = softmax(3 * Key.of(2).numpy().normal(size=(30, 12, 4)))
     truth = np.array([WORLD.value(policy) for policy in policies])
     scores = score(policies, exact, WORLD.solved(WORLD.even).quality, WORLD.start, SOLVER.horizon)
-    rank = [np.argsort(np.argsort(one)).astype(float) for one in (scores, truth)]
+    rank = [np.argsort(np.argsort(values)).astype(float) for values in (scores, truth)]
     orders = float(np.corrcoef(*rank)[0, 1])
     walk = played(WORLD, np.broadcast_to(policies[0], (20_000, 12, 4)), 3, Key.of(5))
     drawn = float(WORLD.best.quality[walk.states[:, :-1], walk.actions].sum(1).mean())
@@ -148,13 +148,13 @@ def rollouts_rank_policies_as_exact_evaluation_does() -> Finding:
 def advantages_are_sums_of_errors() -> Finding:
     data = played(WORLD, np.broadcast_to(WORLD.even, (5, 12, 4)), 6, Key.of(4))
     value, off = Key.of(6).numpy().normal(size=12), 0.0
-    found = advantages(data, value, 0.9, 0.8)
+    result = advantages(data, value, 0.9, 0.8)
     for row in range(5):
         errors = [
             data.rewards[row, t] + 0.9 * value[data.states[row, t + 1]] - value[data.states[row, t]] for t in range(6)
         ]
         for t in range(6):
-            off = max(off, abs(sum((0.9 * 0.8) ** (u - t) * errors[u] for u in range(t, 6)) - found[row, t]))
+            off = max(off, abs(sum((0.9 * 0.8) ** (u - t) * errors[u] for u in range(t, 6)) - result[row, t]))
     return below(1e-12, off=off)
 
 
@@ -202,7 +202,9 @@ def offline_it_beats_its_clones_and_online_it_does_not_drop() -> Finding:
         offline > clone + 0.1 and online > offline
         for clone, offline, online in zip(rows["clones"], rows["offline"], rows["online"], strict=True)
     )
-    return Finding(risen and max(rows["drop"]) < 0.01, say(**{name: float(np.mean(one)) for name, one in rows.items()}))
+    return Finding(
+        risen and max(rows["drop"]) < 0.01, say(**{name: float(np.mean(values)) for name, values in rows.items()})
+    )
 
 
 @claim(

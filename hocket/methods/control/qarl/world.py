@@ -1,4 +1,4 @@
-"""Games of a protagonist and an adversary as arrays, and a walker whom gusts throw back."""
+"""Games of a protagonist and an adversary as arrays, and a walker that gusts throw back."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class DisturbedGame:
 
     def quality(self, value: Array) -> Array:
         """`r + discount E V(s')`, `[S, A, B]`."""
-        found: Array = self.reward + self.discount * self.transition @ value
-        return found
+        table: Array = self.reward + self.discount * self.transition @ value
+        return table
 
     def against(self, adversary: Array) -> TabularMDP:
         """What an adversary `[S, B]` leaves the protagonist to decide."""
@@ -92,5 +92,5 @@ def gusts(length: int) -> DisturbedGame:
 
 
 GUSTS = WorldFamily(
-    name="gusts", description="a walker whom an adversary's gusts throw back, for qarl", make=gusts, size=(4,)
+    name="gusts", description="a walker that an adversary's gusts throw back, for qarl", make=gusts, size=(4,)
 )

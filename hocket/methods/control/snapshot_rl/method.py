@@ -128,7 +128,7 @@ class _Started(WrappedCourse):
 
 
 @dataclass(frozen=True)
-class Recording(WrappedWorld):
+class StateRecording(WrappedWorld):
     """`world`, which keeps the state before every step, and what all agents see there, in `into`.
 
     States after the end of an agent are not kept, for all agents begin together.
@@ -141,7 +141,7 @@ class Recording(WrappedWorld):
 
 
 class _Kept(WrappedCourse):
-    def __init__(self, world: Recording, width: int) -> None:
+    def __init__(self, world: StateRecording, width: int) -> None:
         super().__init__(world.world.open(width))
         self.into, self.ended = world.into, np.zeros(width, bool)
 
@@ -150,8 +150,10 @@ class _Kept(WrappedCourse):
         return self._course.reset(slots, seeds)
 
     def step(self, actions: Sequence[NDArray[Any]], live: NDArray[np.bool_]) -> Moved:
-        seen = np.concatenate([np.asarray(one, np.float32) for one in self._course.seen()], 1)
-        self.into += [(self._course.snapshot(slot), seen[slot]) for slot in np.flatnonzero(live & ~self.ended).tolist()]
+        views = np.concatenate([np.asarray(view, np.float32) for view in self._course.seen()], 1)
+        self.into += [
+            (self._course.snapshot(slot), views[slot]) for slot in np.flatnonzero(live & ~self.ended).tolist()
+        ]
         moved = self._course.step(actions, live)
         self.ended |= (moved.terminated | moved.truncated).any(1)
         return moved
@@ -202,22 +204,22 @@ class Snapshots(Hook):
         """Lets the teacher play, once; a resumed run lets it play the same again."""
         if step > self.until or "starts" in memory:
             return memory
-        own, kept = cast(JointPlayer, run.player), list[tuple[Mapping[str, Any], NDArray[np.float32]]]()
-        policies = {name: self.taught(run, name) for name in own.policies}
-        player = replace(own, world=Recording(own.world, kept), policies=policies, _open=[])
+        joint, record = cast(JointPlayer, run.player), list[tuple[Mapping[str, Any], NDArray[np.float32]]]()
+        policies = {name: self.taught(run, name) for name in joint.policies}
+        player = replace(joint, world=StateRecording(joint.world, record), policies=policies, _open=[])
         key = run.key.derive("teacher")
         scenarios = [run.task.scenario("train", number) for number in range(self.episodes)]
         await player.play([Assignment(scenario) for scenario in scenarios], key=key)
         player.close()
-        seen = np.stack([one for _, one in kept]).astype(np.float64)
-        cluster = clusters(seen, self.clusters, key.derive("clusters").numpy())
-        return {"starts": Starts([state for state, _ in kept], seen, cluster)}
+        views = np.stack([view for _, view in record]).astype(np.float64)
+        cluster = clusters(views, self.clusters, key.derive("clusters").numpy())
+        return {"starts": Starts([state for state, _ in record], views, cluster)}
 
     def taught(self, run: HookContext, name: str) -> JointController:
         """Who plays in the place of a policy."""
-        own = cast(JointPlayer, run.player)
+        joint = cast(JointPlayer, run.player)
         if not self.teacher:
-            return cast(JointController, own.world.teacher)  # type: ignore[attr-defined]
+            return cast(JointController, joint.world.teacher)  # type: ignore[attr-defined]
         copy = run.trained[name].frozen_copy()
         copy.load(Path(self.teacher))
         return cast(JointController, copy)
@@ -225,8 +227,8 @@ class Snapshots(Hook):
     def seat(self, player: Player, run: HookContext, step: int, memory: Any) -> Player:
         if step > self.until:
             return player
-        own = cast(JointPlayer, player)
-        return replace(own, world=SnapshotStarts(own.world, memory["starts"], self.share, self.cut), _open=[])
+        joint = cast(JointPlayer, player)
+        return replace(joint, world=SnapshotStarts(joint.world, memory["starts"], self.share, self.cut), _open=[])
 
     def state(self, memory: Any, run: HookContext) -> State:
         """Nothing: what a teacher plays is drawn by the run's key."""

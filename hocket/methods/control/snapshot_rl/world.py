@@ -38,7 +38,7 @@ class RightHandles(ScriptedRule):
 
 
 @dataclass(frozen=True)
-class Doors:
+class LockedDoors:
     """`count` doors in a row, each with `handles`, one of which opens it; another ends the episode.
 
     The last door pays 1 and ends it too; nothing else pays. Seen is a one-hot number of the door. Right handles are the
@@ -89,7 +89,7 @@ class Doors:
 
 
 class _Rows(JointEnvironment):
-    def __init__(self, world: Doors, width: int) -> None:
+    def __init__(self, world: LockedDoors, width: int) -> None:
         self.count, self.right = world.count, np.array([*world.right, -1])
         self.door = np.zeros(width, np.int64)
 
@@ -109,10 +109,10 @@ class _Rows(JointEnvironment):
 
 
 def _doors(name: str, settings: Mapping[str, str]) -> JointTask:
-    found = re.fullmatch(r"doors:(\d+)", name)
-    if found is None:
+    matched = re.fullmatch(r"doors:(\d+)", name)
+    if matched is None:
         raise ConfigurationError(f"there is no task {name!r}; write doors:10, for ten doors")
-    return native_task(name, settings, {"handles": int}, partial(Doors, int(found[1])), PARTICLES)
+    return native_task(name, settings, {"handles": int}, partial(LockedDoors, int(matched[1])), PARTICLES)
 
 
 DOORS = TaskForm(
