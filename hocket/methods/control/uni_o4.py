@@ -94,7 +94,7 @@ def in_sample(model: CountedModel, counts: Array, discount: float, expectile: fl
 
 def expectiles(quality: Array, share: Array, level: float) -> Array:
     """`[S]`, v with `sum_a share_a |level - 1(q_a < v)| (q_a - v) = 0`; 0 where nothing has a share."""
-    value = (share * quality).sum(1)
+    value: Array = (share * quality).sum(1)
     for _ in range(100):
         weight = share * np.where(quality > value[:, None], level, 1 - level)
         after = (weight * quality).sum(1) / np.maximum(weight.sum(1), 1e-300)
@@ -241,7 +241,8 @@ class OfflineToOnline(Solver):
         states = drawn(np.broadcast_to(drawn_from, (*luck.shape[1:], len(visits))), luck[0])
         actions = drawn(old[np.arange(len(old))[:, None], states], luck[1])
         gain = (quality - value[:, None])[states, actions]
-        advantage = np.stack([estimated(*rows, odds) for *rows, odds in zip(states, actions, gain, old, strict=True)])
+        rows = zip(states, actions, gain, old, strict=True)
+        advantage = np.stack([estimated(at, taken, worth, odds) for at, taken, worth, odds in rows])
         for _ in range(self.gradients):
             logits = logits + self.rate * surrogate(logits, old, advantage, self.clip)
         model = CountedModel(np.asarray(state["transition"], np.float64), np.asarray(state["reward"], np.float64))

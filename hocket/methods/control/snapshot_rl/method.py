@@ -82,7 +82,7 @@ def clusters(points: Floats, count: int, rng: np.random.Generator) -> Ints:
         if len(means) == len(centres) and np.allclose(means, centres):
             break
         centres = np.stack(means)
-    return _squares(scaled, centres).argmin(1)
+    return _squares(scaled, centres).argmin(1)  # type: ignore[no-any-return]
 
 
 def _squares(points: Floats, centres: Floats) -> Floats:
