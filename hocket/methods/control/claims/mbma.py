@@ -50,8 +50,8 @@ def _measured(world: TabularMDP, policy: Array, steps: int, actions: int, key: K
 def the_variance_is_the_laws() -> Finding:
     off, values = 0.0, []
     for actions in (1, 2, 4, 8):
-        law = gradient_variance(_two_states(1.0), MIXED, 3, actions)
-        off = max(off, abs(_measured(_two_states(1.0), MIXED, 3, actions, Key.of(actions)) / law - 1))
+        law = gradient_variance(_two_states(0.0), MIXED, 3, actions)
+        off = max(off, abs(_measured(_two_states(0.0), MIXED, 3, actions, Key.of(actions)) / law - 1))
         values.append(law)
     return Finding(off < 0.04 and values[0] > 3 * values[3], say(off=off, law=values))
 
