@@ -1,0 +1,1 @@
+"""Snapshot RL: episodes that begin where a teacher has been."""
