@@ -7,6 +7,7 @@ bonus for entropy. The paper's asynchronous workers are one batch here.
 from __future__ import annotations
 
 from hocket.credit.gae import GAE
+from hocket.hooks.short_batches import ShortBatches
 from hocket.methods.base.conventions import COMMON
 from hocket.methods.base.ppo import PPO
 from hocket.objectives.entropy import EntropyBonus
@@ -33,4 +34,5 @@ A2C = PPO.but(
     objective=PolicyGradient(aggregate="token-mean"),
     regularisers=(ValueLoss(coefficient=0.5, aggregate="token-mean"), EntropyBonus(coefficient=0.01)),
     update=GradientStep(),
+    hooks=(ShortBatches(),),
 )
