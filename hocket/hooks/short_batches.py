@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from hocket.core import sums
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
 from hocket.stages import Hook, HookContext, Player
@@ -35,15 +34,15 @@ class ShortBatches(Hook):
     from just these; what follows is played with the new weights, so every update is on policy. The value of the state
     in which a piece ends is bootstrapped. Metrics of updates are means over the step.
 
-    It acts for one controller in environments of its own, in one process. Elsewhere (text, several agents, worlds on a
-    device) a step is one update from whole episodes.
+    It acts for one controller without memory that its environment rewards, in one process. Elsewhere (text, several
+    agents, worlds on a device, recurrent networks, rewards that judge whole episodes) a step is one update from whole
+    episodes.
 
     Attributes:
         length: decisions of an environment per update; None updates once per step from whole episodes.
 
     Raises:
-        ConfigurationError: before the first step, when the run overlaps sampling and updates, or has rewards besides
-            those of the environment, which judge whole episodes.
+        ConfigurationError: before the first step, when the run overlaps sampling and updates.
     """
 
     length: int | None = 5
@@ -52,25 +51,22 @@ class ShortBatches(Hook):
         if self.length is not None and self.length < 1:
             raise ValueError(f"length must be at least 1 or null, not {self.length}")
 
-    def acts(self, player: object) -> bool:
-        """Whether it acts for this player."""
-        return self.length is not None and isinstance(player, PlaysPieces)
+    def acts(self, run: HookContext) -> bool:
+        """Whether it acts in this run."""
+        carries = any(getattr(policy, "carries", 0) for policy in run.trained.values())
+        return self.length is not None and isinstance(run.player, PlaysPieces) and not carries and not run.weights
 
     def check(self, run: HookContext) -> None:
-        if not self.acts(run.player):
-            return
-        super().check(run)
-        if run.weights:
-            raise ConfigurationError(
-                f"recipe {run.method} learns every {self.length} decisions, and {', '.join(run.weights)} judges whole "
-                "episodes; set hooks.0.length to null"
-            )
+        if self.acts(run):
+            super().check(run)
 
     def seat(self, player: Player, run: HookContext, step: int, memory: Any) -> Player:
-        return _Learning(player, self.length, run, step, memory) if self.acts(player) else player  # type: ignore[arg-type]
+        if self.length is None or not isinstance(player, PlaysPieces) or not self.acts(run):
+            return player
+        return _Learning(player, self.length, run, step, memory)
 
     def withheld(self, run: HookContext) -> frozenset[str]:
-        return frozenset(run.trained) if self.acts(run.player) else frozenset()
+        return frozenset(run.trained) if self.acts(run) else frozenset()
 
     async def after(self, run: HookContext, step: int, result: StepResult, memory: Any) -> Any:
         """Adds the metrics of the step's updates."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.rollout.vector import EpisodePool, VectorEpisode, VectorPlayer, episodes
 from hocket.types import Assignment, Trajectory
@@ -26,15 +25,7 @@ class PiecewisePlayer(VectorPlayer):
 
         Returns:
             The whole episodes, as `play` returns them.
-
-        Raises:
-            ConfigurationError: for a policy that carries a state along an episode.
         """
-        if getattr(self.policy, "carries", 0):
-            raise ConfigurationError(
-                f"policy {self.policy.name!r} remembers and learns from whole episodes; set hooks.0.length to null, or "
-                "network.body to perceptron"
-            )
         waiting = list(episodes(assignments, key))
         versions: dict[int, list[int]] = {episode.place: [] for episode in waiting}
         pool = EpisodePool(self, self.policy, iter(waiting))

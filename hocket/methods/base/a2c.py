@@ -1,7 +1,8 @@
-"""A2C: advantage actor-critic, one step per batch (Mnih et al., arXiv:1602.01783, its synchronous form).
+"""A2C: advantage actor-critic, one update every few decisions (Mnih et al., arXiv:1602.01783, its synchronous form).
 
 The loss is the plain policy gradient (`PolicyGradient`) with advantages from a critic that is fitted beside it, and a
-bonus for entropy. The paper's asynchronous workers are one batch here.
+bonus for entropy. The paper's asynchronous workers are environments played side by side here, and `ShortBatches` learns
+from every 5 decisions of theirs. Responses in words are learnt from whole.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ A2C = PPO.but(
     conventions={
         **COMMON,
         "aggregation": "mean over all decisions of the batch; the paper sums",
-        "advantages": "returns to the end of the episode minus V (credit.lam 1); the paper's bootstrap after 5 steps",
+        "advantages": "returns to the end of the batch, its last state bootstrapped, minus V (credit.lam 1)",
+        "batches": "5 decisions of each environment (hooks.0.length), the paper's; a response in words, or the episodes of "
+        "several agents, of networks with memory and under rewards for whole episodes, are one batch",
         "whitening": "none",
         "truncated samples": PPO.conventions["truncated samples"],
         "entropy": "bonus 0.01, the paper's",
         "optimiser": "AdamW; the paper's RMSProp with shared statistics is for asynchronous workers",
         "updates per batch": "1",
+        "episodes": "all begin together and are played to their ends; the paper begins a new one at once",
     },
     credit=GAE(gamma=1.0, lam=1.0, whiten=False),
     objective=PolicyGradient(aggregate="token-mean"),
