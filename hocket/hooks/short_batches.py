@@ -22,15 +22,15 @@ class PlaysPieces(Protocol):
     """A player that hands episodes over in pieces: `hocket.rollout.pieces.PiecewisePlayer`."""
 
     def pieces(
-        self, assignments: Sequence[Assignment], *, key: Key, length: int
+        self, assignments: Sequence[Assignment], *, key: Key, length: int, width: int
     ) -> Generator[list[Trajectory], None, list[Trajectory]]: ...
 
 
 @dataclass(frozen=True)
 class ShortBatches(Hook):
-    """Learns every `length` decisions of the environments that are played side by side, as A3C and A2C do.
+    """Learns every `length` decisions of `width` environments that are played side by side, as A3C and A2C do.
 
-    A step plays its episodes from beginning to end. After every `length` decisions of each, the policy is updated once
+    A step plays its episodes from beginning to end; where one ends the next one begins. After every `length` decisions of each, the policy is updated once
     from just these; what follows is played with the new weights, so every update is on policy. The value of the state
     in which a piece ends is bootstrapped. Metrics of updates are means over the step.
 
@@ -40,16 +40,18 @@ class ShortBatches(Hook):
 
     Attributes:
         length: decisions of an environment per update; None updates once per step from whole episodes.
+        width: environments that are played side by side.
 
     Raises:
         ConfigurationError: before the first step, when the run overlaps sampling and updates.
     """
 
     length: int | None = 5
+    width: int = 8
 
     def __post_init__(self) -> None:
-        if self.length is not None and self.length < 1:
-            raise ValueError(f"length must be at least 1 or null, not {self.length}")
+        if (self.length is not None and self.length < 1) or self.width < 1:
+            raise ValueError(f"length must be at least 1 or null and width at least 1, not {self.length}, {self.width}")
 
     def acts(self, run: HookContext) -> bool:
         """Whether it acts in this run."""
@@ -63,7 +65,7 @@ class ShortBatches(Hook):
     def seat(self, player: Player, run: HookContext, step: int, memory: Any) -> Player:
         if self.length is None or not isinstance(player, PlaysPieces) or not self.acts(run):
             return player
-        return _Learning(player, self.length, run, step, memory)
+        return _Learning(player, self.length, self.width, run, step, memory)
 
     def withheld(self, run: HookContext) -> frozenset[str]:
         return frozenset(run.trained) if self.acts(run) else frozenset()
@@ -84,13 +86,14 @@ class _Learning:
 
     player: PlaysPieces
     length: int
+    width: int
     run: HookContext
     step: int
     memory: dict[str, Any]
 
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
         """Every sample of every assignment, whole."""
-        pieces = self.player.pieces(assignments, key=key, length=self.length)
+        pieces = self.player.pieces(assignments, key=key, length=self.length, width=self.width)
         reports = self.memory.setdefault("reports", [])
         while True:
             try:

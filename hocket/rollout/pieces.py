@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -15,10 +16,22 @@ from hocket.types import Assignment, Trajectory
 class PiecewisePlayer(VectorPlayer):
     """A `VectorPlayer` whose episodes may also be learnt from before they end."""
 
+    @cached_property
+    def _narrow(self) -> dict[int, VectorPlayer]:
+        """Players of fewer environments side by side."""
+        return {}
+
+    def close(self) -> None:
+        super().close()
+        for player in self._narrow.values():
+            player.close()
+
     def pieces(
-        self, assignments: Sequence[Assignment], *, key: Key, length: int
+        self, assignments: Sequence[Assignment], *, key: Key, length: int, width: int
     ) -> Generator[list[Trajectory], None, list[Trajectory]]:
-        """What every slot decided in the last `length` rounds of decisions, again and again until all episodes ended.
+        """What `width` environments saw and did in `length` rounds of decisions, until all episodes have ended.
+
+        Where an episode ends the next one begins.
 
         A piece is a trajectory of its decisions alone. Where the episode goes on after it, it is truncated, with the
         next observation as its final state. Weights that change between two pieces are those of the next piece.
@@ -28,7 +41,9 @@ class PiecewisePlayer(VectorPlayer):
         """
         waiting = list(episodes(assignments, key))
         versions: dict[int, list[int]] = {episode.place: [] for episode in waiting}
-        pool = EpisodePool(self, self.policy, iter(waiting))
+        if width not in self._narrow:
+            self._narrow[width] = VectorPlayer(self._world, self.policy, agent=self.agent, width=width)
+        pool = EpisodePool(self._narrow[width], self.policy, iter(waiting))
         while pool.active:
             ended: list[VectorEpisode] = []
             for _ in range(length):

@@ -25,14 +25,14 @@ A2C = PPO.but(
         **COMMON,
         "aggregation": "mean over all decisions of the batch; the paper sums",
         "advantages": "returns to the end of the batch, its last state bootstrapped, minus V (credit.lam 1)",
-        "batches": "5 decisions of each environment (hooks.0.length), the paper's; a response in words, or the episodes of "
-        "several agents, of networks with memory and under rewards for whole episodes, are one batch",
+        "batches": "5 decisions, the paper's, of 8 environments (hooks.0.length, hooks.0.width); responses in words and "
+        "episodes of several agents, of networks with memory or under rewards for whole episodes, are one batch",
         "whitening": "none",
         "truncated samples": PPO.conventions["truncated samples"],
         "entropy": "bonus 0.01, the paper's",
         "optimiser": "AdamW; the paper's RMSProp with shared statistics is for asynchronous workers",
         "updates per batch": "1",
-        "episodes": "all begin together and are played to their ends; the paper begins a new one at once",
+        "episodes": "a step plays all of its episodes to their ends",
     },
     credit=GAE(gamma=1.0, lam=1.0, whiten=False),
     objective=PolicyGradient(aggregate="token-mean"),

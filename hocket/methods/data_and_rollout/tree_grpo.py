@@ -153,8 +153,8 @@ TREE_GRPO = SEARCH_R1.but(
     "chain, then L times N nodes drawn with replacement to go on from",
     conventions={
         **SEARCH_R1.conventions,
-        "start": "the paper starts from models that search; the shipped model has the task's lessons first, in which half "
-        "of the demonstrations search",
+        "start": "the paper starts from models that search; the shipped model has the task's lessons first, in which "
+        "half of the demonstrations search",
         "trees": "M = 2, N = 2, L = 1, k = 3, as released",
         "nodes": "whole steps, a turn of the agent; the beginning may be drawn, ends may not",
         "a step in several episodes": "sampled and computed once, counted once per episode",

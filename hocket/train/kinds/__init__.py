@@ -39,8 +39,7 @@ def kind_of(task: Task, config: Config | None = None) -> Kind:
     """The kind of decider that plays a task: the one that it names, or with a `config` what its model makes of that.
 
     A task names a `Kind`, `text`, `control`, `pictures`, or what `FILE.py:NAME` or `MODULE:NAME` is. For a task in
-    words
-    a rollout may name one as well, as its `kind`, whose policies are made of the run's model.
+    words a rollout may name one as well, as its `kind`, whose policies are made of the run's model.
 
     Raises:
         ConfigurationError: when it is none of these, or the model cannot play such a task.

@@ -313,7 +313,7 @@ class LatentPlayer:
         """Every sample of every assignment, in assignment order, then sample order.
 
         Raises:
-            ConfigurationError: for a decoding or an assignment that this sampler cannot have.
+            ConfigurationError: for an answer that is begun already, and for hints.
         """
         rows = [
             (assignment, number)
@@ -334,11 +334,9 @@ class LatentPlayer:
         return [trajectory for trajectory in played if trajectory is not None]
 
     def _check(self, assignment: Assignment) -> None:
-        decoding = assignment.decoding
-        if decoding.truncates or decoding.mask is not None or assignment.prefix or assignment.hint:
+        if assignment.prefix or assignment.hint:
             raise ConfigurationError(
-                "latent thoughts are sampled from the whole distribution and begin with the question; leave "
-                "decoding.top_k, top_p, min_p and mask unset, and use no rollout that begins answers"
+                "latent thoughts begin with the question; use no rollout that begins answers or gives hints"
             )
 
     def _played(
