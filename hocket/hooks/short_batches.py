@@ -30,9 +30,10 @@ class PlaysPieces(Protocol):
 class ShortBatches(Hook):
     """Learns every `length` decisions of `width` environments that are played side by side, as A3C and A2C do.
 
-    A step plays its episodes from beginning to end; where one ends the next one begins. After every `length` decisions of each, the policy is updated once
-    from just these; what follows is played with the new weights, so every update is on policy. The value of the state
-    in which a piece ends is bootstrapped. Metrics of updates are means over the step.
+    A step plays its episodes from beginning to end; where one ends the next one begins. After every `length` decisions
+    of each environment, the policy is updated once from just these; what follows is played with the new weights, so
+    every update is on policy. The value of the state in which a piece ends is bootstrapped. Metrics of updates are
+    means over the step.
 
     It acts for one controller without memory that its environment rewards, in one process. Elsewhere (text, several
     agents, worlds on a device, recurrent networks, rewards that judge whole episodes) a step is one update from whole

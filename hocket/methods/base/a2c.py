@@ -25,8 +25,8 @@ A2C = PPO.but(
         **COMMON,
         "aggregation": "mean over all decisions of the batch; the paper sums",
         "advantages": "returns to the end of the batch, its last state bootstrapped, minus V (credit.lam 1)",
-        "batches": "5 decisions, the paper's, of 8 environments (hooks.0.length, hooks.0.width); responses in words and "
-        "episodes of several agents, of networks with memory or under rewards for whole episodes, are one batch",
+        "batches": "5 decisions, the paper's, of 8 environments (hooks.0.length, hooks.0.width); responses in words "
+        "and episodes of several agents, of networks with memory or under rewards for whole episodes, are one batch",
         "whitening": "none",
         "truncated samples": PPO.conventions["truncated samples"],
         "entropy": "bonus 0.01, the paper's",

@@ -169,8 +169,8 @@ RLUF = RLOO.but(
     "reactions",
     conventions={
         **RLOO.conventions,
-        "classifier": "--reward model:RUN=W of a reward-binary run on labelled answers, its name set as combine.love "
-        "(examples/user_feedback.yaml); without one the run is refused",
+        "classifier": "--reward model:RUN=W --reward task, RUN of reward-binary on labelled answers, its name set as "
+        "combine.love (examples/user_feedback.yaml); without one the run is refused",
         "scale": "the probability, so that love is bounded; help and safety as they are",
         "floor": "none; combine.floor = 0.5 pays love only for answers of at least so much help",
         "optimiser": "RLOO, chosen here; any method on rewards takes the combiner",

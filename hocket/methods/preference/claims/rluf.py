@@ -183,7 +183,7 @@ def _answers(pupil: Pupil) -> list[Trajectory]:
     learns=True,
 )
 def a_run_on_what_the_classifier_of_logged_reactions_says_raises_the() -> Finding:
-    pupil = begin(RLUF, "reactions", {"reward": [f"model:{classifier()}=0.5"]})
+    pupil = begin(RLUF, "reactions", {"reward": [f"model:{classifier()}=0.5", "task"]})
     task, loved, right = Reactions(), list[list[float]](), list[float]()
     first = _answers(pupil)
     for played in (first, _answers(pupil.run(25))):
@@ -198,16 +198,16 @@ def a_run_on_what_the_classifier_of_logged_reactions_says_raises_the() -> Findin
 
 
 def _shipped() -> Finding:
-    settings = {"reward": [f"model:{classifier()}=0.5"]}
+    settings = {"reward": [f"model:{classifier()}=0.5", "task"]}
     return Shipment(RLUF, without={"combine": WeightedSum({"love": 0.0})}, settings=settings)()
 
 
 claim.append(
     Check(
         claim.row,
-        "As shipped, `hocket train --recipe rluf --reward model:love=0.5`, love being `hocket train --recipe "
-        "reward-binary --task reactions --steps 60 --update.lr 0.0003`: the chance of being loved in effect; without, "
-        "the gradient is another.",
+        "As shipped, `hocket train --recipe rluf --reward model:love=0.5 --reward task`, love being `hocket train "
+        "--recipe reward-binary --task reactions --steps 60 --update.lr 0.0003`: the chance of being loved in effect; "
+        "without, the gradient is another.",
         _shipped,
         claim.source,
         slow=True,
