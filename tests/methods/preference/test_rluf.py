@@ -10,6 +10,7 @@ import pytest
 from hocket.core.errors import ConfigurationError
 from hocket.lab.claims.harness import gap, inspect_rows
 from hocket.methods.preference.rluf import RLUF, Reactions, SimulatedUser
+from hocket.stages import Split
 
 
 def test_a_floor_reads_the_score_of_help() -> None:
@@ -31,8 +32,9 @@ def test_the_log_odds_of_the_simulated_user() -> None:
 
 
 def test_logged_reactions_follow_the_user_but_for_those_turned_round() -> None:
-    shares = {}
-    for split, adversarial in (("eval", 0.0), ("train", 0.0), ("train", 0.4)):
+    shares: dict[tuple[Split, float], float] = {}
+    cases: tuple[tuple[Split, float], ...] = (("eval", 0.0), ("train", 0.0), ("train", 0.4))
+    for split, adversarial in cases:
         task = Reactions(adversarial)
         rows = [task.scenario(split, number) for number in range(400)]
         logged = [(str(row.metadata["demonstration"]), row) for row in rows]
