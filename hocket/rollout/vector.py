@@ -128,7 +128,7 @@ class VectorPlayer:
         waiting = list(episodes(assignments, key))
         done: list[Trajectory | None] = [None] * len(waiting)
         for actor in dict.fromkeys(episode.assignment.actor for episode in waiting):
-            pool = _Pool(self, self._controller(actor), iter([e for e in waiting if e.assignment.actor == actor]))
+            pool = EpisodePool(self, self._controller(actor), iter([e for e in waiting if e.assignment.actor == actor]))
             while pool.active:
                 for episode in pool.advance():
                     done[episode.place] = self._recorded(episode)
@@ -199,7 +199,7 @@ class VectorPlayer:
         return np.zeros((0, self.policy.observations), np.float32)
 
 
-class _Pool:
+class EpisodePool:
     """The episodes being played now, one per slot."""
 
     def __init__(self, player: VectorPlayer, policy: VectorController, waiting: Iterator[VectorEpisode]) -> None:

@@ -48,7 +48,8 @@ def with_lessons(pairs: Pairs, name: str, task: Task) -> Pairs:
 
     Unless they are asked for, only a run of the shipped nano model on a task that is named has lessons: a recipe on the
     task that it is for stays what its claims are about, and one with a model or a workflow of its own, a plan, recorded
-    responses and the written-out configuration of an earlier run go without, too.
+    responses and the written-out configuration of an earlier run go without, too. A rollout that branches where tools
+    are called (`taught`) has them on its recipe's own task and with its workflow as well, for without calls it is none.
 
     Args:
         name: of the task, as `hocket train` takes it. task: itself.
@@ -82,15 +83,15 @@ def given_lessons(name: str, task: Task) -> Mapping[str, Task]:
 
 def _usual(settings: Mapping[str, Any]) -> bool:
     """Whether a run has lessons by default."""
-    if settings.get("model", Config.model) != Config.model or "task" not in settings:
-        return False
-    if {"plan", "workflow", "tools"} & settings.keys():
+    if settings.get("model", Config.model) != Config.model or {"plan", "workflow", "tools"} & settings.keys():
         return False
     chosen = settings.get("recipe", "grpo")
     if isinstance(chosen, Mapping):
         return False
     recipe = as_recipe(chosen)
-    return recipe.workflow is None and not recipe.outputs and replayed(recipe) is None
+    if getattr(recipe.rollout, "taught", False):
+        return True
+    return "task" in settings and recipe.workflow is None and not recipe.outputs and replayed(recipe) is None
 
 
 def _planned(pairs: Pairs, name: str, lessons: Lessons, task: Task, steps: int) -> Pairs:

@@ -83,6 +83,8 @@ OF_WORLDS = ("samalm",)
 """Their workflow grades the moves of an environment, which sums are none."""
 TEXTUAL = ("clpo", "clpo-first", "latr", "mpo-mixed-online", "rluf", "toa", "toa-dpo", "webpilot")
 """They read recorded pairs, or judge, rewrite or compare words, or others read answers: no task of control has that."""
+REACTING = ("rluf",)
+"""They read a classifier of logged reactions, which their claims train."""
 COSTLY = ("safe-rlhf-v",)
 """Their second score, the cost, no task of control has."""
 ON_PAGES = ("mobile-r1",)
@@ -193,7 +195,7 @@ def unseen(name: str) -> Any:
         sorted(
             set(all_recipes())
             - {*LATENT, *SCORERS, *SEARCHING, *CENTRAL, *JOINT, *BELIEVING, *IN_TURN, *TAUGHT, *OF_WORLDS, *WITH_TOOLS}
-            - {*STORED, *DENOISING, *PICTURED}
+            - {*STORED, *DENOISING, *PICTURED, *REACTING}
         ),
     ),
 )
@@ -326,11 +328,16 @@ def test_invented_problems_are_refused_for_a_controller(name: str, tmp_path: Pat
         first_steps(name, "gym:CartPole-v1", tmp_path, reward=False)
 
 
-@pytest.mark.parametrize("task", ["sums", "gym:CartPole-v1"])
 @pytest.mark.parametrize("name", LATENT)
-def test_latent_thoughts_are_refused_for_policies_without(name: str, task: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="latent thoughts"):
-        first_steps(name, task, tmp_path, reward=False)
+def test_latent_thoughts_are_refused_for_a_controller(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="kind latent"):
+        first_steps(name, "gym:CartPole-v1", tmp_path, reward=False)
+
+
+@pytest.mark.parametrize("name", REACTING)
+def test_a_classifier_of_reactions_is_asked_for(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="a run of reward-binary on logged reactions"):
+        first_steps(name, "sums", tmp_path, reward=True)
 
 
 @pytest.mark.parametrize("name", OFFLINE)

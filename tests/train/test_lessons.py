@@ -105,6 +105,17 @@ def test_there_are_none_unless_they_fit(more: tuple[str, object]) -> None:
     assert planned(MAZE, more) == [one for one in [("task", MAZE), more] if one[0] != "lessons"]
 
 
+@pytest.mark.parametrize("name", ["arpo", "tree-grpo"])
+def test_a_rollout_that_branches_at_calls_has_them_on_its_own_task(name: str) -> None:
+    task = str(find(name).task)
+    pairs = list(with_lessons([("recipe", name), ("seed", 2)], task, tasks.find(task)))
+    first, second = phase_runs(pairs)
+    assert (first.config.task, second.config.task) == (f"lessons:{task}", task)
+    assert second.config.recipe.workflow == find(name).workflow
+    untaught = [("recipe", name), ("lessons", 0)]
+    assert list(with_lessons(untaught, task, tasks.find(task))) == untaught[:1]
+
+
 def test_a_saved_configuration_has_no_lessons_of_its_own() -> None:
     whole = ("recipe", to_plain(find("grpo")))
     assert planned(MAZE, whole) == [("task", MAZE), whole]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -96,6 +97,8 @@ class EntropyForks(Rollout):
     words: int = 20
     likeliest: int = 10
     vocabulary: int = 151_936
+
+    taught: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 1 <= self.roots <= self.samples or min(self.beam, self.words, self.likeliest) < 1:

@@ -302,12 +302,10 @@ class LookaheadTrees(Rollout):
 
 CONVENTIONS: Mapping[str, str] = {
     **GRPO.conventions,
-    "thresholds": "probability above 0.1 and less than 0.5 below the first choice, for the shipped model, which seldom "
-    "hesitates between just two of its characters; the release, and the class by itself, have 0.25 and 0.15",
+    "thresholds": "probability above 0.25 and less than 0.15 below the first choice: the paper's",
     "choices": "second ones only, at temperature 1; distance 0.4: as released",
-    "ages": "5, 10 and 15 tokens, for the short answers of the shipped model; the release, and the class by itself, "
-    "have 20, 30 and 50 for answers of up to 1,024",
-    "symbols": "cut off like all others; the release means to spare forks from digits and signs (rollout.spared)",
+    "ages": "20, 30 and 50 tokens: the paper's, for answers of up to 1,024",
+    "symbols": "forks from digits and signs are not cut off, as the release means it",
     "until a tree is full": "ways go on greedily, as in the release's default; each tree ends by itself",
     "missing ways": "plain samples; the release repeats the first way",
     "tokens of the tree": "learnt from as if drawn; their log-probs are the policy's",
@@ -325,5 +323,18 @@ LATR = GRPO.but(
     formula="fork at token v beside the top one u if pi(v) > tau_abs and pi(u) - pi(v) < tau_rel, up to K ways; cut "
     "off at age r if edit_distance(child, parent)/r < tau_ed;  A_i = (R_i - mean R)/(std R + eps)",
     conventions={**CONVENTIONS},
+    rollout=LookaheadTrees(spared=SYMBOLS),
+)
+
+LATR_NANO = LATR.but(
+    name="latr-nano",
+    title="LATR for short answers of single characters",
+    conventions={
+        **CONVENTIONS,
+        "thresholds": "probability above 0.1 and less than 0.5 below the first choice, for the shipped model, which "
+        "seldom hesitates between just two of its characters",
+        "ages": "5, 10 and 15 tokens, for the short answers of the shipped model",
+        "symbols": "cut off like all others, since most answers of the shipped model are digits and signs",
+    },
     rollout=LookaheadTrees(least=0.1, gap=0.5, ages=(5, 10, 15)),
 )

@@ -69,6 +69,8 @@ class StepTrees(Rollout):
     expand: int = 2
     keep: int = 3
 
+    taught: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         if self.trees < 1 or self.rounds < 0 or self.expand < 1:
             raise ValueError(
@@ -151,6 +153,8 @@ TREE_GRPO = SEARCH_R1.but(
     "chain, then L times N nodes drawn with replacement to go on from",
     conventions={
         **SEARCH_R1.conventions,
+        "start": "the paper starts from models that search; the shipped model has the task's lessons first, in which "
+        "half of the demonstrations search",
         "trees": "M = 2, N = 2, L = 1, k = 3, as released",
         "nodes": "whole steps, a turn of the agent; the beginning may be drawn, ends may not",
         "a step in several episodes": "sampled and computed once, counted once per episode",

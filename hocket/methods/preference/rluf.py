@@ -3,13 +3,15 @@
 A classifier of logged reactions (`reward-binary`) says how likely an answer is loved. `UserLove` pays that probability
 beside help and safety, and only where the answer helps enough if a floor is set, since a policy that is paid for love
 alone learns to flatter. The mean of the probability over a policy's answers to logged prompts predicts its live rate.
+`examples/user_feedback.yaml` is both as one plan, on logged reactions of a simulated user (task `reactions`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,15 +19,20 @@ from torch import Tensor
 from hocket.core.batch import Batch, Level, LevelScores
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.core.options import checked
 from hocket.core.requirements import Requirement
 from hocket.core.signals import REWARD
 from hocket.methods.base.rloo import RLOO
 from hocket.rewards.combine import Weights, sources, summed
-from hocket.rewards.opinions import Opinions
 from hocket.rewards.shaping import KLInReward
 from hocket.rewards.verifiers import ExactMatch
-from hocket.stages import Combine, Reward
-from hocket.types import Trajectory
+from hocket.stages import Combine, Split
+from hocket.tasks.arithmetic import draw_terms, expression_of, question_of, verify
+from hocket.tasks.form import TaskForm
+from hocket.tasks.split import split_of
+from hocket.tasks.text import TextTask, check_number
+from hocket.types import Scenario, Trajectory
+from hocket.zoo.tasks.graded_sums import FLAWS, written
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class UserLove(Combine):
                 raise ConfigurationError(
                     f"UserLove reads a score {name!r} of trajectories, and there are {', '.join(given) or 'none'}; set "
                     f"combine.{'love' if name == self.love else 'help'} to the name of one: that of --reward model:RUN "
-                    "is RUN"
+                    "is RUN, a run of reward-binary on logged reactions"
                 )
         loved = torch.sigmoid(given[self.love].values)
         if self.floor is not None:
@@ -71,28 +78,84 @@ def live_rate(log_odds: Tensor) -> float:
     return float(torch.sigmoid(log_odds).nanmean())
 
 
-@dataclass(frozen=True)
-class SimulatedUser(Reward):
-    """The log-odds that a simulated user loves an answer: base + quality [right] + charm [at most `brief` characters].
+# ---------------------------------------------------------------- logged reactions
 
-    It stands for the classifier where none is trained: a user who likes right answers, and short ones anyway.
+
+@dataclass(frozen=True)
+class SimulatedUser:
+    """Somebody who likes right answers, and short ones anyway.
+
+    The log-odds of a reaction are base + quality [right] + charm [at most `brief` characters].
     """
 
-    name: str = "love"
-    weight: float = 0.5
     base: float = -1.0
     quality: float = 2.0
     charm: float = 2.0
     brief: int = 40
-    outside: ClassVar[bool] = False
 
-    async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
-        verdicts = await ExactMatch()(trajectories, key=key)
-        rows = zip(trajectories, verdicts, strict=True)
-        return Opinions(
-            self.base + self.quality * (verdict or 0.0) + self.charm * (len(one.answer) <= self.brief)
-            for one, verdict in rows
-        )
+    def odds(self, text: str, right: bool) -> float:
+        """The log-odds that the user loves an answer."""
+        return self.base + self.quality * right + self.charm * (len(text) <= self.brief)
+
+    def chance(self, text: str, right: bool) -> float:
+        """The probability that the user loves an answer."""
+        return 1 / (1 + math.exp(-self.odds(text, right)))
+
+
+class Reactions(TextTask):
+    """Sums with a logged answer each, right or with a flaw, and whether a `SimulatedUser` reacted to it.
+
+    A scenario's metadata hold the answer as `demonstration` and the reaction as `label`.
+
+    Args:
+        adversarial: the share of the training reactions that are turned round.
+    """
+
+    user = SimulatedUser()
+
+    def __init__(self, adversarial: float = 0.2) -> None:
+        if not 0 <= adversarial < 0.5:
+            raise ConfigurationError(f"task reactions: adversarial must lie in [0, 0.5), not {adversarial}")
+        self.name, self.adversarial = f"reactions?adversarial={adversarial:g}", adversarial
+
+    def scenario(self, split: Split, number: int) -> Scenario:
+        check_number(self.name, split, number)
+        rng = Key.of(0).derive("reactions", split, number).numpy()
+        terms = draw_terms(rng)
+        while split_of(question_of(expression_of(terms))) != split:
+            terms = draw_terms(rng)
+        flaw = None if rng.random() < 0.5 else str(rng.choice(FLAWS))
+        brief = flaw is None and bool(rng.random() < 0.5)
+        text = f"<answer>{sum(terms)}</answer>" if brief else written(terms, flaw, rng)
+        loved = bool(rng.random() < self.user.chance(text, flaw is None))
+        turned = split == "train" and bool(rng.random() < self.adversarial)
+        told = {"demonstration": text, "label": loved != turned}
+        question = question_of(expression_of(terms))
+        return Scenario(f"reactions/{split}/{number}", question, str(sum(terms)), told, seed=number)
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return {**super().suggest(recipe), "decoding.max_tokens": 96}
+
+    def verify(self, text: str, scenario: Scenario) -> float:
+        return verify(text, scenario.answer)
+
+    def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
+        """`loved`: the probability that the user loves the answer."""
+        text = trajectory.answer
+        loved = self.user.chance(text, self.verify(text, trajectory.scenario) > 0)
+        return {**super().describe(trajectory), "loved": loved}
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> Reactions:
+    """The task with these settings."""
+    return Reactions(**checked(name, settings, {"adversarial": float}))
+
+
+REACTIONS = TaskForm(
+    name="reactions",
+    description="sums with logged answers and a simulated user's reactions to them, e.g. reactions?adversarial=0.2",
+    make=from_settings,
+)
 
 
 RLUF = RLOO.but(
@@ -106,17 +169,16 @@ RLUF = RLOO.but(
     "reactions",
     conventions={
         **RLOO.conventions,
-        "classifier": "--reward model:RUN=W of a reward-binary run on labelled answers, its name set as combine.love; "
-        "as shipped a simulated user stands for it",
+        "classifier": "--reward model:RUN=W --reward task, RUN of reward-binary on labelled answers, its name set as "
+        "combine.love (examples/user_feedback.yaml); without one the run is refused",
         "scale": "the probability, so that love is bounded; help and safety as they are",
         "floor": "none; combine.floor = 0.5 pays love only for answers of at least so much help",
         "optimiser": "RLOO, chosen here; any method on rewards takes the combiner",
         "KL": "beta = 0.05, in the reward (k1)",
     },
-    note="as shipped a simulated user stands for the classifier of logged reactions",
-    task="sums",
+    task="reactions",
     requires=(Requirement.SCORES,),
-    rewards=(ExactMatch(name="helpful"), SimulatedUser()),
+    rewards=(ExactMatch(name="helpful"),),
     combine=UserLove(),
     shaping=(KLInReward(coefficient=0.05, estimator="k1"),),
 )

@@ -38,12 +38,15 @@ _BY_NAME = {kind.name: kind for kind in (TEXT, CONTROL, PICTURES)}
 def kind_of(task: Task, config: Config | None = None) -> Kind:
     """The kind of decider that plays a task: the one that it names, or with a `config` what its model makes of that.
 
-    A task names a `Kind`, `text`, `control`, `pictures`, or what `FILE.py:NAME` or `MODULE:NAME` is.
+    A task names a `Kind`, `text`, `control`, `pictures`, or what `FILE.py:NAME` or `MODULE:NAME` is. For a task in
+    words a rollout may name one as well, as its `kind`, whose policies are made of the run's model.
 
     Raises:
         ConfigurationError: when it is none of these, or the model cannot play such a task.
     """
     named = task.kind
+    rollouts = () if config is None or named != TEXT.name else (recipe.rollout for recipe, _ in config.phases)
+    named = next((kind for rollout in rollouts if (kind := getattr(rollout, "kind", None))), named)
     if isinstance(named, str):
         kind = _BY_NAME[named] if named in _BY_NAME else _loaded(named, task)
     else:

@@ -57,12 +57,12 @@ class Control(Network):
         return (*remarks, scaled)
 
     def player(self, task: Task, policy: Any) -> Player:
+        from hocket.rollout.pieces import PiecewisePlayer
         from hocket.rollout.torch_vector import TorchVectorPlayer
-        from hocket.rollout.vector import VectorPlayer
 
         if hasattr(task, "vector"):
             return TorchVectorPlayer(cast("TorchTask", task).on(policy.device), policy)
-        return VectorPlayer(cast("GymTask", task), policy)
+        return PiecewisePlayer(cast("GymTask", task), policy)
 
     def build(
         self, config: Config, task: Task, *, workflow: Any, journal: Journal | None, precision: Precision

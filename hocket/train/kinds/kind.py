@@ -92,7 +92,11 @@ def measure_of(recipe: Recipe, kind: Kind, *, judged: bool = True) -> Measure:
     return kind.measure if named is None or (judged and recipe.objective.held_out is None) else HELD_OUT[named]
 
 
-_PLAYED = {"masked": "--model nano-mdlm and a task in words", "pictures": "--model nano-flow --task drawn-digits"}
+_PLAYED = {
+    "masked": "--model nano-mdlm and a task in words",
+    "pictures": "--model nano-flow --task drawn-digits",
+    "latent": "a task in words",
+}
 """What has a policy of a kind that rollouts name in `plays`."""
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
+from statistics import fmean
+
 import pytest
 
 from hocket.core.errors import ConfigurationError
-from hocket.core.keys import Key
 from hocket.lab.claims.harness import gap, inspect_rows
-from hocket.methods.preference.rluf import RLUF, SimulatedUser
-from hocket.train.aio import run_async
-from hocket.types import Scenario, Trajectory, Turn
+from hocket.methods.preference.rluf import RLUF, Reactions, SimulatedUser
+from hocket.stages import Split
 
 
 def test_a_floor_reads_the_score_of_help() -> None:
@@ -20,18 +20,33 @@ def test_a_floor_reads_the_score_of_help() -> None:
 
 
 def test_the_log_odds_of_the_simulated_user() -> None:
-    user, none = SimulatedUser(base=-0.7, quality=1.9, charm=0.4, brief=18), np.zeros(1, np.int64)
-    told = (
-        ("7", "<answer>7</answer>", 1.6),
-        ("7", "<answer>8</answer>", -0.3),
-        ("7", "So: <answer>7</answer>", 1.2),
-        ("7", "So: <answer>8</answer>", -0.7),
-        (None, 18 * "x", -0.3),
-        (None, 19 * "x", -0.7),
+    user = SimulatedUser(base=-0.7, quality=1.9, charm=0.4, brief=18)
+    rows = (
+        ("<answer>7</answer>", True, 1.6),
+        ("<answer>8</answer>", False, -0.3),
+        ("So: <answer>7</answer>", True, 1.2),
+        ("So: <answer>8</answer>", False, -0.7),
     )
-    played = [
-        Trajectory(Scenario("s", "?", right), [Turn("policy", "policy", none, none, text=text)])
-        for right, text, _ in told
-    ]
-    odds = run_async(user(played, key=Key.of(0)))
-    assert gap(list(odds), [wanted for *_, wanted in told]) < 1e-12
+    assert gap([user.odds(text, right) for text, right, _ in rows], [wanted for *_, wanted in rows]) < 1e-12
+    assert gap([user.chance("x", True)], [1 / (1 + math.exp(-1.6))]) < 1e-12
+
+
+def test_logged_reactions_follow_the_user_but_for_those_turned_round() -> None:
+    shares: dict[tuple[Split, float], float] = {}
+    cases: tuple[tuple[Split, float], ...] = (("eval", 0.0), ("train", 0.0), ("train", 0.4))
+    for split, adversarial in cases:
+        task = Reactions(adversarial)
+        rows = [task.scenario(split, number) for number in range(400)]
+        logged = [(str(row.metadata["demonstration"]), row) for row in rows]
+        chances = [task.user.chance(text, task.verify(text, row) > 0) for text, row in logged]
+        wanted = fmean(chance + adversarial * (1 - 2 * chance) for chance in chances)
+        shares[split, adversarial] = fmean(bool(row.metadata["label"]) for row in rows) - wanted
+    assert max(map(abs, shares.values())) < 0.08
+    with pytest.raises(ConfigurationError, match="adversarial must lie"):
+        Reactions(0.5)
+
+
+def test_without_a_classifier_the_run_is_refused() -> None:
+    row = {"group": "g", "scores": {"helpful": 1.0}, "logp": [-1.0], "logp_ref": [-1.0]}
+    with pytest.raises(ConfigurationError, match="a run of reward-binary on logged reactions"):
+        inspect_rows(RLUF, [row, row])

@@ -13,6 +13,7 @@ from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.hand_formulas import clipped, off, stale_rows
 from hocket.lab.toys.quick_worlds import lead
 from hocket.lab.world import World
@@ -150,3 +151,12 @@ def on_multi_hop_questions_it_matches_token_only_grpo_within_noise() -> Finding:
     holds = gain > -2 * error and min(moved) > 5 * max(still) and fmean(ours) > 0.45
     figures = say(chance=1 / 6, success=ours, of_token_only_GRPO=theirs, gain=gain, standard_error=error)
     return Finding(holds, f"{figures}, {say(least_move_of_a=min(moved), largest_of_token_only=max(still))}")
+
+
+def _mixed(run: ShippedRun) -> dict[str, float]:
+    """The share of decisions whose next input was mixed."""
+    rows = [np.asarray(THINKING.get(one)) for result in run.results for one in result.trajectories]
+    return {"mixed": float(np.concatenate(rows).mean())}
+
+
+claim.shipped(HRPO, without={"rollout.thoughts": 0}, sees=_mixed)

@@ -10,7 +10,7 @@ models.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from hocket.core.batch import Batch, Level
 from hocket.core.columns import InfoColumn
-from hocket.core.errors import HocketError
+from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key, uniforms
 from hocket.policies.loading import read_model, without_progress_bars
 from hocket.stages import Policy
@@ -36,6 +36,9 @@ HASTE = 20.0
 """Lambda is stored divided by this, so that Adam moves it so many times faster; the paper gives it its own rate."""
 
 LATENTS = InfoColumn("latents", "The summaries after each decision, [L, H].")
+GATE_FILE = "gate.pt"
+"""The file of a checkpoint that holds the gates."""
+
 THINKING = InfoColumn("thinking", "Whether the input after each decision was mixed with its summary, [L].")
 
 
@@ -95,6 +98,7 @@ class LatentLM:
     Attributes:
         marker: the token after which answers are plain; None for none.
         thoughts: decisions at most after which the next input is mixed; 0 is the ordinary language model.
+        stops: tokens that end a response. tokenizer: the model's; None where decisions are no words.
     """
 
     granularity = Level.TRAJECTORY
@@ -110,9 +114,12 @@ class LatentLM:
         least: float = 0.99,
         lr: float = 1e-3,
         name: str = "policy",
+        stops: Sequence[int] = (),
+        tokenizer: Any = None,
     ) -> None:
         self.name, self.version, self.default_lr = name, 0, lr
         self.marker, self.thoughts = marker, thoughts
+        self.stops, self.tokenizer = tuple(stops), tokenizer
         gate = LatentGate(int(model.config.hidden_size), key=key, least=least)
         self._module = LatentModule(model.eval(), gate)
 
@@ -164,17 +171,25 @@ class LatentLM:
     def sample(
         self, contexts: Sequence[Sequence[int]], words: NDArray[np.uint64], horizon: int, temperature: float
     ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
-        """L = `horizon` tokens after R contexts of one length: tokens, log-probs `[R, L]`, summaries `[R, L, H]`.
+        """At most `horizon` tokens after R contexts: tokens, log-probs `[R, L]`, summaries `[R, L, H]`.
 
-        Token t of row i is drawn with uniform t of stream `words[i]`; temperature 0 takes the likeliest.
+        Token t of row i is drawn with uniform t of stream `words[i]`; temperature 0 takes the likeliest. Rows go on
+        until all have drawn one of `stops`.
         """
         drawn: list[Tensor] = []
         logps: list[Tensor] = []
         summaries: list[Tensor] = []
+        lengths = torch.tensor([len(context) for context in contexts])
+        before = [[0] * (int(lengths.max()) - len(context)) for context in contexts]
+        known = torch.arange(int(lengths.max())) >= (lengths.max() - lengths)[:, None]
+        ended = torch.zeros(len(contexts), dtype=torch.bool)
         with torch.inference_mode():
-            inputs, cache = self.embedded(torch.tensor([list(context) for context in contexts])), None
+            padded = [[*none, *context] for none, context in zip(before, contexts, strict=True)]
+            inputs, cache = self.embedded(torch.tensor(padded)), None
+            places = (known.cumsum(-1) - 1).clamp(min=0)
             for place in range(horizon):
-                out = self.model(inputs_embeds=inputs, past_key_values=cache, use_cache=True)
+                reads = {} if known.all() else {"attention_mask": known.long(), "position_ids": places}
+                out = self.model(inputs_embeds=inputs, past_key_values=cache, use_cache=True, **reads)
                 cache = out.past_key_values
                 logp = torch.log_softmax(out.logits[:, -1].double() / (temperature or 1.0), -1)
                 threshold = torch.from_numpy(uniforms(words, np.full(len(words), place, np.uint64)))[:, None]
@@ -184,8 +199,12 @@ class LatentLM:
                 drawn.append(token)
                 logps.append(logp.gather(1, token[:, None])[:, 0].float())
                 summaries.append(self.summarised(logp.float()))
+                ended |= torch.isin(token, torch.tensor(self.stops, dtype=torch.long))
+                if ended.all():
+                    break
                 mixed = torch.from_numpy(self.thinking(torch.stack(drawn, 1).numpy())[:, -1])
                 inputs = self._inputs(token, summaries[-1], mixed)[:, None]
+                known, places = F.pad(known, (0, 1), value=True), (lengths + place)[:, None]
         return torch.stack(drawn, 1).numpy(), torch.stack(logps, 1).numpy(), torch.stack(summaries, 1).numpy()
 
     # ------------------------------------------------------------ learning
@@ -253,61 +272,104 @@ class LatentLM:
         return clone
 
     def save(self, folder: Path) -> None:
-        """Writes the model as an HF folder, and the gates beside it."""
+        """Writes the model as an HF folder, its tokenizer and the gates beside it."""
         folder.mkdir(parents=True, exist_ok=True)
         with without_progress_bars():
             self.model.save_pretrained(str(folder))
-        torch.save(self.gate.state_dict(), folder / "gate.pt")
+        if self.tokenizer is not None:
+            self.tokenizer.save_pretrained(str(folder))
+        torch.save(self.gate.state_dict(), folder / GATE_FILE)
 
     def load(self, folder: Path) -> None:
         self.model.load_state_dict(read_model(str(folder), self.model.dtype).state_dict())
-        self.gate.load_state_dict(torch.load(folder / "gate.pt", weights_only=True))
+        self.load_gate(folder)
+
+    def load_gate(self, folder: Path) -> None:
+        """Reads the gates alone."""
+        self.gate.load_state_dict(torch.load(folder / GATE_FILE, weights_only=True))
+
+
+def _numbers(tokens: Sequence[int], context: Sequence[int]) -> str:
+    return " ".join(map(str, tokens))
 
 
 @dataclass(frozen=True)
 class LatentPlayer:
-    """Answers scenarios with a latent policy: `horizon` tokens after what `encode` makes of each; a `Player`.
+    """Answers scenarios with a latent policy, after what `encode` makes of each; a `Player`.
 
-    Contexts of one assignment are equal, so they are read together. Summaries and where they were used go into the
+    Responses of one temperature and length are read together. Summaries and where they were used go into the
     trajectory's `info`.
+
+    Attributes:
+        horizon: tokens of a response at most; None takes `decoding.max_tokens`. text: of response and context.
     """
 
     policy: LatentLM
     encode: Callable[[Scenario], Sequence[int]]
-    horizon: int
+    horizon: int | None = None
+    text: Callable[[Sequence[int], Sequence[int]], str] = _numbers
 
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
-        played: list[Trajectory] = []
-        for assignment in assignments:
-            played += self._group(assignment, key)
-        return played
+        """Every sample of every assignment, in assignment order, then sample order.
 
-    def _group(self, assignment: Assignment, key: Key) -> list[Trajectory]:
-        numbers = range(assignment.first, assignment.first + assignment.samples)
-        scenario, policy = assignment.scenario, self.policy
-        words = np.array([key.derive(scenario.id, assignment.source, n).word for n in numbers], np.uint64)
-        context = list(self.encode(scenario))
-        temperature = assignment.decoding.temperature
-        tokens, logps, summaries = policy.sample([context] * len(words), words, self.horizon, temperature)
+        Raises:
+            ConfigurationError: for an answer that is begun already, and for hints.
+        """
+        rows = [
+            (assignment, number)
+            for assignment in assignments
+            for number in range(assignment.first, assignment.first + assignment.samples)
+        ]
+        manners: dict[tuple[float, int], list[int]] = {}
+        for place, (assignment, _) in enumerate(rows):
+            self._check(assignment)
+            length = self.horizon or assignment.decoding.max_tokens
+            manners.setdefault((assignment.decoding.temperature, length), []).append(place)
+        played: list[Trajectory | None] = [None] * len(rows)
+        for (temperature, length), places in manners.items():
+            for place, trajectory in zip(
+                places, self._played([rows[place] for place in places], temperature, length, key), strict=True
+            ):
+                played[place] = trajectory
+        return [trajectory for trajectory in played if trajectory is not None]
+
+    def _check(self, assignment: Assignment) -> None:
+        if assignment.prefix or assignment.hint:
+            raise ConfigurationError(
+                "latent thoughts begin with the question; use no rollout that begins answers or gives hints"
+            )
+
+    def _played(
+        self, rows: Sequence[tuple[Assignment, int]], temperature: float, length: int, key: Key
+    ) -> Iterator[Trajectory]:
+        """A response for each assignment and sample number."""
+        policy = self.policy
+        words = np.array([key.derive(one.scenario.id, one.source, number).word for one, number in rows], np.uint64)
+        contexts = [list(self.encode(one.scenario)) for one, _ in rows]
+        tokens, logps, summaries = policy.sample(contexts, words, length, temperature)
         mixed = policy.thinking(tokens)
-        return [
-            Trajectory(
-                scenario,
-                [
-                    Turn(
-                        agent="agent",
-                        policy=policy.name,
-                        observation=np.array(context, np.int64),
-                        action=tokens[row],
-                        logp=logps[row],
-                        version=np.full(self.horizon, policy.version, np.int64),
-                        text=" ".join(map(str, tokens[row].tolist())),
-                        decoding=assignment.decoding,
-                    )
-                ],
+        for row, (assignment, number) in enumerate(rows):
+            ends = np.flatnonzero(np.isin(tokens[row], policy.stops))
+            whole = slice(0, int(ends[0]) + 1 if len(ends) else tokens.shape[1])
+            response = tokens[row, whole]
+            turn = Turn(
+                agent="agent",
+                policy=policy.name,
+                observation=np.array(contexts[row], np.int64),
+                action=response,
+                logp=logps[row, whole],
+                version=np.full(len(response), policy.version, np.int64),
+                text=self.text(response.tolist(), contexts[row]),
+                prompt=assignment.scenario.messages,
+                finish="length" if policy.stops and not len(ends) else "stop",
+                decoding=assignment.decoding,
+            )
+            yield Trajectory(
+                assignment.scenario,
+                [turn],
                 sample=number,
                 source=assignment.source,
-                info={LATENTS.name: summaries[row], THINKING.name: mixed[row]},
+                terminated=turn.finish == "stop",
+                truncated=turn.finish != "stop",
+                info={LATENTS.name: summaries[row, whole], THINKING.name: mixed[row, whole]},
             )
-            for row, number in enumerate(numbers)
-        ]

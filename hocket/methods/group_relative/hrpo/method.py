@@ -21,7 +21,7 @@ class Latents(PolicyPart):
 
     needed: ClassVar[str] = "latent thoughts"
     holders: ClassVar[str] = "the policy hocket.methods.group_relative.hrpo.LatentLM"
-    advice: ClassVar[str] = "build it in Python, or choose grpo-kl"
+    advice: ClassVar[str] = "choose grpo-kl"
 
     def fits(self, policy: Any) -> bool:
         return bool(getattr(policy, "latents", False))
@@ -34,9 +34,17 @@ class Latents(PolicyPart):
 class LatentThoughts(Independent):
     """`samples` of every scenario from a policy whose thoughts mix tokens with latents (HRPO, arXiv 2505.18454).
 
-    Policies of other kinds are refused: without gates the method would be another one.
+    A run whose rollout it is makes its language model a `LatentLM`. Policies of other kinds are refused: without gates
+    the method would be another one.
+
+    Attributes:
+        thoughts: tokens at most after which the next input is mixed; None for all before the answer.
     """
 
+    thoughts: int | None = None
+
+    plays: ClassVar[str] = "latent"
+    kind: ClassVar[str] = "hocket.methods.group_relative.hrpo.kind:LATENT"
     policy_parts: ClassVar[tuple[PolicyPart, ...]] = (Latents(),)
 
 
@@ -56,9 +64,9 @@ HRPO = GRPO_KL.but(
         "learning rates": "one; Lambda is stored divided by 20, where the released code has rates 20 and 200 times "
         "the model's for gates and Lambda",
         "summary": "embeddings averaged under the distribution sampled from, over the norm of its probabilities",
+        "answer marker": "<answer>, after which inputs are plain, where it is one token of the model; else none",
+        "sampler": "plain: a pass of the model for each token of all samples, in fp32, so for small models",
     },
     rollout=LatentThoughts(samples=8),
-    note="the policy is hocket.methods.group_relative.hrpo.LatentLM, with a plain sampler for small models, built in "
-    "Python; hocket train builds ordinary language models and refuses",
     **{"regularisers.0.coefficient": 0.005},
 )

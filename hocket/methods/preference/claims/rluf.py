@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import tempfile
+from functools import cache
 from itertools import pairwise
+from pathlib import Path
+from statistics import fmean, pvariance
 from typing import Any
 
 import torch
@@ -13,16 +17,25 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.bandit import least
+from hocket.lab.claims.claim import Check
 from hocket.lab.claims.harness import Claims, Finding, batches, below, gap, inspect_rows, say
+from hocket.lab.claims.lesson_data import Pupil, begin
+from hocket.lab.claims.shipped_check import Shipment
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.theory import tilted
 from hocket.methods.base.rloo import RLOO
-from hocket.methods.preference.rluf import RLUF, SimulatedUser, UserLove, live_rate
+from hocket.methods.preference.rluf import RLUF, Reactions, UserLove, live_rate
 from hocket.rewards.combine import WeightedSum
+from hocket.rewards.score import grade
 from hocket.rewards.shaping import KLInReward
 from hocket.rewards.verifiers import ExactMatch
+from hocket.train.aio import run_async
+from hocket.types import Assignment, Trajectory
 
 claim = Claims("rluf", "arXiv:2505.14946")
+
+_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
+"""Classifiers; gone with the process."""
 
 
 @claim("Credit and loss are RLOO's on w_h help + w_l sigmoid(f) - beta log pi/ref, love paid from the floor on.")
@@ -44,11 +57,10 @@ def credit_and_loss_are_rloos_on_w_h_help_w_l_sigmoid_beta_log_pi() -> Finding:
     return below(1e-12, unpaid > 5, off=max(gaps))
 
 
-@claim("It ships as RLOO with half a weight on love, no floor, and asks for the score that it lacks.")
-def it_ships_as_rloo_with_half_a_weight_on_love_no_floor_and_asks() -> Finding:
+@claim("It ships as RLOO on help and on love from a classifier, without a floor, and asks for the score that it lacks.")
+def it_ships_as_rloo_on_help_and_on_love_from_a_classifier_without() -> Finding:
     shipped = UserLove(love="love", help="helpful", floor=None, weights=None) == RLUF.combine
-    user = SimulatedUser(weight=0.5, base=-1.0, quality=2.0, charm=2.0, brief=40)
-    shipped = shipped and RLUF.rewards == (ExactMatch(name="helpful", weight=1.0), user)
+    shipped = shipped and RLUF.rewards == (ExactMatch(name="helpful", weight=1.0),)
     shipped = shipped and RLUF.shaping == (KLInReward(coefficient=0.05, estimator="k1"),)
     row = {"group": "g", "scores": {"love": 1.0, "helpful": 1.0}, "logp": [-1.0], "logp_ref": [-1.0]}
     try:
@@ -58,7 +70,7 @@ def it_ships_as_rloo_with_half_a_weight_on_love_no_floor_and_asks() -> Finding:
     return Finding(False, "no refusal")
 
 
-class Reactions:
+class Audience:
     """Answers with a quality q and flattery f, which share a budget (q + f <= 1), and users who react to both.
 
     The odds of a genuine reaction are exp(-4 + 4 q + 8 f); a quarter of the logged votes are cast by people who vote
@@ -107,7 +119,7 @@ class Reactions:
 def with_a_quarter_of_the_votes_adversarial_the_classifiers_auc_on() -> Finding:
     found: dict[str, list[float]] = {"AUC": [], "AUC of true chances": [], "rank correlation": []}
     for seed in range(3):
-        world = Reactions(seed)
+        world = Audience(seed)
         shown = torch.randint(400, (3000,), generator=world.draw)
         votes = world.reactions(shown) > 0.5
         found["AUC"].append(_auc(world.odds[shown[votes]], world.odds[shown[~votes]]))
@@ -134,7 +146,7 @@ def _auc(higher: Tensor, lower: Tensor) -> float:
 def raising_the_weight_of_love_raises_the_love_rate_past_a_knee() -> Finding:
     weights, told, holds = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0), [], True
     for seed in range(3):
-        world = Reactions(seed)
+        world = Audience(seed)
         before = float(world.quality.mean())
         open_, floored = ([world.best(floor, weight) for weight in weights] for floor in (None, 0.5))
         love, help_ = ([float(one @ values) for one in open_] for values in (world.love, world.quality))
@@ -146,4 +158,59 @@ def raising_the_weight_of_love_raises_the_love_rate_past_a_knee() -> Finding:
     return Finding(holds, told[0])
 
 
-claim.shipped(RLUF, without={"combine": WeightedSum({"love": 0.0})})
+@cache
+def classifier() -> str:
+    """The folder `love` of a `reward-binary` run on logged reactions."""
+    kept = tempfile.TemporaryDirectory()
+    _FOLDERS.append(kept)
+    folder = Path(kept.name) / "love"
+    begin("reward-binary", "reactions", {"update.lr": 3e-4}).run(60).parts.lead.policy.save(folder)
+    return str(folder)
+
+
+def _answers(pupil: Pupil) -> list[Trajectory]:
+    """Answers to 150 unseen questions, scored by what the run pays."""
+    asked = [Assignment(pupil.parts.task.scenario("eval", n), 1, pupil.parts.decoding) for n in range(150)]
+    played = run_async(pupil.parts.player.play(asked, key=Key.of(0)))
+    run_async(grade(played, pupil.parts.rewards, key=Key.of(1)))
+    return played
+
+
+@claim(
+    "A run on what the classifier of logged reactions says raises the true chance that the user loves an unseen "
+    "answer; on the policy's answers the classifier ranks those whose chances differ (AUC > .8).",
+    slow=True,
+    learns=True,
+)
+def a_run_on_what_the_classifier_of_logged_reactions_says_raises_the() -> Finding:
+    pupil = begin(RLUF, "reactions", {"reward": [f"model:{classifier()}=0.5", "task"]})
+    task, loved, right = Reactions(), list[list[float]](), list[float]()
+    first = _answers(pupil)
+    for played in (first, _answers(pupil.run(25))):
+        loved.append([task.describe(one)["loved"] for one in played])
+        right.append(fmean(task.success(one) for one in played))
+    odds, high = torch.tensor([float(one.scores["love"].value) for one in first]), torch.tensor(loved[0]) > 0.5  # type: ignore[arg-type]
+    ranked = _auc(odds[high], odds[~high])
+    before, after = map(fmean, loved)
+    error = math.sqrt(sum(pvariance(one) / len(one) for one in loved))
+    figures = say(loved_before=before, loved_after=after, standard_error=error, right=right, AUC=ranked)
+    return Finding(after > before + 2 * error and ranked > 0.8, f"25 steps: {figures}")
+
+
+def _shipped() -> Finding:
+    settings = {"reward": [f"model:{classifier()}=0.5", "task"]}
+    return Shipment(RLUF, without={"combine": WeightedSum({"love": 0.0})}, settings=settings)()
+
+
+claim.append(
+    Check(
+        claim.row,
+        "As shipped, `hocket train --recipe rluf --reward model:love=0.5 --reward task`, love being `hocket train "
+        "--recipe reward-binary --task reactions --steps 60 --update.lr 0.0003`: the chance of being loved in effect; "
+        "without, the gradient is another.",
+        _shipped,
+        claim.source,
+        slow=True,
+        shipped=True,
+    )
+)
