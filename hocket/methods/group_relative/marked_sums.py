@@ -159,9 +159,10 @@ class MarkedSums(TextTask):
     def lessons(self) -> Lessons:
         return Lessons(
             "a beginner's work, a sentence a term, and what a judge is asked about it",
-            STEPS,
+            sum(STEPS[asks] for asks in self.asks),
             self._lesson,
             talks=1 + MARKED * len(self.asks),
+            prompts=24,
             schedule="cosine",
             then=lambda recipe: THEN,
         )
@@ -181,11 +182,11 @@ class MarkedSums(TextTask):
         ]
 
 
-STEPS = 160
-"""Of the lessons."""
+STEPS: Mapping[str, int] = {"spectral-po": 110, "lc-r1": 60, "text2grad": 80}
+"""Of the lessons, by what a judge is asked."""
 
 THEN = {"steps": 30, "curriculum.prompts": 16, "update.lr": 2.5e-4, "evaluation.n": 100}
-"""What suits after the lessons."""
+"""Settings for training after the lessons."""
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> MarkedSums:
