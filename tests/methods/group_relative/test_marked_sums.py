@@ -15,7 +15,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.methods.group_relative.lc_r1 import CompressedThoughts, quoted_end
 from hocket.methods.group_relative.marked_sums import ASKS, MARKED, Work, worked
-from hocket.methods.group_relative.spectral_po import judged_shares, right_share
+from hocket.methods.group_relative.spectral_po import judged_shares
 from hocket.methods.group_relative.text2grad import SpanRewards, span_rewards, spans_of
 from hocket.rewards.judging import Judge
 from hocket.train.aio import run_async
@@ -88,7 +88,9 @@ def test_lessons_are_asked_as_recipes_ask_and_their_answers_act(checks: float) -
     for seed in range(8):
         work = drawn(seed, checks=checks)
         (share,) = judged_shares(answering("spectral-po", work, 44), [PROBLEM], [work.text])
-        assert share == pytest.approx(right_share(work.text), abs=0.03)  # The rule's step begins behind the space.
+        wrong = next((one.text for one in (*work.sentences, *work.checks) if not one.right), None)
+        place = 1.0 if wrong is None else work.text.index(wrong) / len(work.text)
+        assert share == (0.0 if wrong == work.sentences[0].text else place)
         critic = answering("text2grad", work, 44)
         row = {
             "info": {"pieces": list(work.text), "prompt": PROBLEM},
