@@ -28,10 +28,10 @@ from hocket.tasks.text import TextTask, check_number
 from hocket.types import Scenario
 
 MARKED = 3
-"""Pieces of work that are marked in a lesson, beside one that is written."""
+"""Pieces of work that are marked in an episode of lessons, for each recipe that asks."""
 
-SLIPS = (-30, -20, 20, 30)
-"""By how much a wrong result is off: so much that its tens alone give it away."""
+WRITTEN: Mapping[str, int] = {"spectral-po": 1, "lc-r1": 3, "text2grad": 1}
+"""Pieces that are written beside them. LC-R1 asks about right answers alone, so its beginner must often give one."""
 
 
 class Sentence(NamedTuple):
@@ -60,15 +60,15 @@ class Work(NamedTuple):
 
 
 def worked(terms: Sequence[int], slip: float, checks: float, rng: np.random.Generator) -> Work:
-    """How a beginner adds the terms up: a result is wrong with the chance `slip`, and taken back again with `checks`.
+    """How a beginner adds the terms up; with the chance `slip` a sentence leaves the total as it was, `48+4=48.`.
 
-    Checks undo the sentences from the last one on, and are as right as these.
+    With the chance `checks` the work goes on behind its result: sentences are undone from the last one on, and such a
+    check is as right as what it undoes.
     """
     total, sentences, undone = terms[0], list[Sentence](), list[Sentence]()
     for term in terms[1:]:
-        result = total + term
         right = rng.random() >= slip
-        result += 0 if right else int(rng.choice(SLIPS))
+        result = total + term if right else total
         sentences.append(Sentence(f"{total}{term:+d}={result}.", right))
         undone.append(Sentence(f"{result}{-term:+d}={total}.", right))
         total = result
@@ -161,16 +161,19 @@ class MarkedSums(TextTask):
             "a beginner's work, a sentence a term, and what a judge is asked about it",
             sum(STEPS[asks] for asks in self.asks),
             self._lesson,
-            talks=1 + MARKED * len(self.asks),
+            talks=sum(WRITTEN[asks] + MARKED for asks in self.asks),
             prompts=24,
             schedule="cosine",
             then=lambda recipe: THEN,
         )
 
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
-        """One piece of work to write, and some to mark, on other problems."""
-        talks = [(str(scenario.prompt), worked(scenario.metadata["terms"], self.slip, self.checks, rng).text)]
+        """Work to write, the first piece on the scenario's own problem, and some to mark."""
+        talks = list[tuple[str, str]]()
         for asks in self.asks:
+            for _ in range(WRITTEN[asks]):
+                terms = self._drawn("train", rng) if talks else scenario.metadata["terms"]
+                talks.append((question_of(expression_of(terms)), worked(terms, self.slip, self.checks, rng).text))
             for _ in range(MARKED):
                 terms = self._drawn("train", rng)
                 slip = 0.0 if asks == "lc-r1" else self.slip  # It asks about right answers alone.
@@ -182,7 +185,7 @@ class MarkedSums(TextTask):
         ]
 
 
-STEPS: Mapping[str, int] = {"spectral-po": 110, "lc-r1": 60, "text2grad": 80}
+STEPS: Mapping[str, int] = {"spectral-po": 90, "lc-r1": 80, "text2grad": 60}
 """Of the lessons, by what a judge is asked."""
 
 THEN = {"steps": 30, "curriculum.prompts": 16, "update.lr": 2.5e-4, "evaluation.n": 100}

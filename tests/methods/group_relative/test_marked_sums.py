@@ -14,7 +14,7 @@ from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.methods.group_relative.lc_r1 import CompressedThoughts, quoted_end
-from hocket.methods.group_relative.marked_sums import ASKS, MARKED, Work, worked
+from hocket.methods.group_relative.marked_sums import ASKS, MARKED, WRITTEN, Work, worked
 from hocket.methods.group_relative.spectral_po import judged_shares
 from hocket.methods.group_relative.text2grad import SpanRewards, span_rewards, spans_of
 from hocket.rewards.judging import Judge
@@ -104,18 +104,18 @@ def test_lessons_are_asked_as_recipes_ask_and_their_answers_act(checks: float) -
     assert cut(answering("lc-r1", right, 44), right) == "<think>48+4=52. 52-8=44.</think><answer>44</answer>"
 
 
-def test_one_lesson_is_of_work_and_the_others_of_marks() -> None:
+def test_lessons_are_of_work_and_of_marks() -> None:
     task = tasks.find("marked-sums?checks=0.5")
     lessons = task.lessons
     scenario = task.scenario("train", 3)
     talks = lessons.play(scenario, np.random.default_rng(0))
-    assert len(talks) == lessons.talks == 1 + 3 * MARKED
+    assert len(talks) == lessons.talks == sum(WRITTEN.values()) + 3 * MARKED
     assert talks[0].prompt[0]["content"] == scenario.prompt
     spans = [spans_of(str(talk.said[0]["content"])) for talk in talks[-MARKED:]]
     assert all(spans)
     assert {score for found in spans for _, score in found} <= {1.0, -1.0}
     quotes = [
-        (str(talk.prompt[0]["content"]).partition("Thought:\n")[2], talk.said[0]["content"]) for talk in talks[4:7]
+        (str(talk.prompt[0]["content"]).partition("Thought:\n")[2], talk.said[0]["content"]) for talk in talks[7:10]
     ]
     assert all(quoted_end(thought, str(quote)) for thought, quote in quotes)
     assert json.loads(str(talks[-1].said[0]["content"]))

@@ -207,7 +207,7 @@ claim.shipped(LC_R1, "shaping")
 claim.shipped(LC_R1, "rollout", task="reasoning-gym:letter_counting")
 claim.shipped(LC_R1, "credit", task="reasoning-gym:letter_counting")
 
-JUDGED = "marked-sums?asks=lc-r1&checks=0.7&slip=0.1"
+JUDGED = "marked-sums?asks=lc-r1&checks=0.5&slip=0.1"
 
 
 def compare_cuts(run: ShippedRun) -> dict[str, float]:
