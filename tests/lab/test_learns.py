@@ -175,10 +175,19 @@ def test_a_run_that_equals_its_parents_is_no_evidence(kept: Path, works: None) -
     assert "equal its parent's" in graded((ROW,), (ROW,), "").why
 
 
+def test_a_run_without_its_parents_is_no_evidence(kept: Path, works: None) -> None:
+    store(kept, *(run(ROW, 0.6, seed) for seed in (0, 1)))
+    assert graded((ROW,), (ROW,), "").grade == "works (formula)"
+    assert graded((ROW,), (ROW,), "").why == "not learnt on sums, where grpo has not been run beside it"
+    store(kept, *(replace(run("grpo", 0.1, seed), failure="it cannot") for seed in (0, 1)))
+    assert graded((ROW,), (ROW,), "").grade == "works"
+
+
 def test_other_grades(kept: Path, works: None) -> None:
     assert graded((ROW,), (ROW,), "a part is missing").grade == "partial"
     assert graded((ROW,), (), "", exact=True).grade == "works (exact)"
     assert graded(("two-grpo",), ("two-grpo",), "").grade == "partial"
+    assert graded(("ton",), (ROW,), "").why == f"{grades.UNRECORDED}; text stands in for images"
     store(kept, *pair(0.6))
     substituted = graded(("ton",), (ROW,), "shown on text; the paper's vision-language model comes later")
     assert substituted.grade == "works (stand-in)"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from hocket.core.user_files import load_file
 from hocket.lab.claims import digests, record, survey
 from hocket.lab.claims.mutants import of_code, of_recipe
 from hocket.lab.claims.mutation import asked, mutants_of, mutate, surveyed, within
+from hocket.lab.claims.reach import PlacedMutant, boundaries, folder_modules, imported, put_in_functions, reached_by
 from hocket.lab.claims.registry import checks_of
 from hocket.lab.claims.survey import Survey
 from hocket.recipes import find
@@ -179,3 +182,88 @@ def test_the_page_tells_reasons_where_claims_give_them(kept_here: Path) -> None:
     assert "| gmpo | 17 | 14 | 2 | 1 |" in page
     assert page.count("- `a + b -> a`: b is 0") == 1
     assert f"- `-a -> a`: {OPEN}" in page
+
+
+def test_comparisons_are_moved_at_their_boundary_alone() -> None:
+    assert [(one.line, one.name) for one in boundaries(SOURCE)] == [(10, "a < b -> a <= b")]
+    (found,) = boundaries("def least(a, b):\n    return a >= b, a == b\n")
+    assert found.code is not None
+    names: dict[str, Any] = {}
+    exec(compile(found.code(), "changed", "exec"), names)
+    assert (names["least"](1, 1), names["least"](2, 1)) == ((False, True), (True, False))
+
+
+SHARED = """
+from functools import lru_cache
+
+LIMIT = 1 < 2
+
+@lru_cache
+def far(a):
+    return a > 1
+
+class Piece:
+    @property
+    def size(self):
+        return helper(2)
+
+    @staticmethod
+    def sign(a):
+        return [one < 0 for one in a]
+
+def helper(a):
+    return a - 1
+
+def other(a):
+    return a - 2
+"""
+
+
+def test_a_shared_piece_is_changed_for_all_who_have_imported_it(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "shared_piece.py").write_text(SHARED)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("shared_piece")
+    far, piece = module.far, module.Piece()
+    for one in boundaries(SHARED):
+        put_in_functions(PlacedMutant(one.name, one.line, one.code, module="shared_piece"))
+        assert far(1) is (one.name == "a > 1 -> a >= 1")
+        assert module.Piece.sign([0]) == [one.name == "one < 0 -> one <= 0"]
+        far.cache_clear()
+    changed = next(one for one in of_code(SHARED) if one.name == "a - 1 -> a + 1")
+    put_in_functions(PlacedMutant(changed.name, changed.line, changed.code, module="shared_piece"))
+    assert (piece.size, module.other(2)) == (3, 0)
+
+
+def test_a_row_reaches_its_boundaries_its_folder_and_the_pieces_that_it_names() -> None:
+    assert imported("from hocket.credit.group import GroupRelative\nfrom hocket.methods.base.grpo import GRPO\n") == {
+        "hocket.credit.group": {"GroupRelative"}
+    }
+    package = "hocket.methods.teams.llm4mac"
+    assert folder_modules(f"{package}.method") == [f"{package}.task", f"{package}.world"]
+    assert folder_modules("hocket.methods.group_relative.maxrl") == []
+    found = reached_by(importlib.import_module(f"{package}.method"))
+    names = {one.name for one in found if one.module == f"{package}.world"}
+    assert "methods.teams.llm4mac.world: len(senders) == 1 -> len(senders) != 1" in names
+    assert {one.module for one in found} >= {"hocket.credit.each_agent", f"{package}.task"}
+    own = reached_by(importlib.import_module("hocket.methods.preference.parl"))
+    assert "len(members) > 1 -> len(members) >= 1" in {one.name for one in own}
+
+
+def test_claims_are_run_on_a_changed_piece_of_the_rooms() -> None:
+    module = importlib.import_module("hocket.methods.group_relative.maxrl")
+    places = {one.name: place for place, one in enumerate(reached_by(module))}
+    name = next(one for one in places if one.startswith("credit."))
+    before = Survey(survey.made_from("maxrl", reach=True), frozenset(), {}, {places[name]: name})
+    (outcome,) = mutate("maxrl", known=before, reach=True)
+    assert (outcome.mutant, outcome.place) == (name, places[name])
+    assert outcome.killed is not None
+
+
+def test_what_methods_stand_on_has_a_file_and_a_table_of_its_own(kept_here: Path) -> None:
+    whole = Survey(survey.made_from("gmpo", reach=True), frozenset(), {"": 9}, {2: "credit.group: a < b -> a <= b"})
+    survey.keep("gmpo", whole, reach=True)
+    assert survey.kept("gmpo") is None
+    assert survey.standing("gmpo", reach=True) == whole
+    page = mutants_page()
+    assert "10 wrong versions of 1 rows; 9 noticed, 0 spared, 1 unexplained." in page
+    assert f"- `credit.group: a < b -> a <= b`: {OPEN}" in page

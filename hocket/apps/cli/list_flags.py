@@ -13,6 +13,11 @@ def recipes(parser: ArgumentParser) -> None:
     parser.add_argument("--check", metavar="ID", nargs="*", action="extend", help=checks)
     mutants = "run the checks of these rows on wrong versions of their methods, and list versions that no check detects"
     parser.add_argument("--mutate", metavar="ID", nargs="+", help=mutants)
+    reach = (
+        "with --mutate: instead, comparisons at their boundary, the other files of the row's folder, and the shared "
+        "pieces that its method names"
+    )
+    parser.add_argument("--reach", action="store_true", help=reach)
     parser.add_argument(
         "--stale", action="store_true", help="with --check: only rows whose code has changed since their last check"
     )

@@ -121,21 +121,21 @@ def _mutate(options: argparse.Namespace) -> int:
 
     console = err()
     found: dict[str, list[MutantOutcome]] = {}
-    slow = not options.quick
+    slow, reach = not options.quick, options.reach
     if options.keep and (own := next((row for row in options.mutate if row.endswith(".py")), None)):
         raise ConfigurationError(f"--keep saves results of the library's own rows; drop it for {own}")
     for row in options.mutate:
-        known = survey.standing(row) if options.keep else None
+        known = survey.standing(row, reach=reach) if options.keep else None
         found[row] = []
-        for one in mutate(row, slow=slow, workers=options.workers, known=known):
+        for one in mutate(row, slow=slow, workers=options.workers, known=known, reach=reach):
             found[row].append(one)
             if one.killed is None:
                 mark = "[yellow]spared[/]" if one.reason else "[red]survives[/]"
                 where = f"line {one.line}: " if one.line else ""
                 console.print(f"{mark} {row}: {where}{escape(one.mutant)}{escape(_because(one.reason))}")
-        after = surveyed(row, found[row], slow=slow, known=known)
+        after = surveyed(row, found[row], slow=slow, known=known, reach=reach)
         if options.keep:
-            survey.keep(row, after)
+            survey.keep(row, after, reach=reach)
         spared = sum(one.reason is not None for one in found[row])
         noticed = after.tried - len(after.unnoticed)
         console.print(f"{row}: {noticed} of {after.tried} wrong versions detected, {spared} excused with a reason")

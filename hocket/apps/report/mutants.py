@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hocket.lab.claims.digests import METHODS
 from hocket.lab.claims.survey import Survey, is_of_now, kept, reasons
 
@@ -36,7 +38,34 @@ def mutants_page() -> str:
             lines += ["", f"### {row}", "", *(f"- `{name}`: {why[row].get(name, OPEN)}" for name in names)]
     left = [row for row in rows if row not in found]
     lines += ["", f"Not tried yet: {', '.join(left)}."] if left else []
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_reached(rows)]) + "\n"
+
+
+def _reached(rows: Sequence[str]) -> list[str]:
+    """The part on what methods stand on besides their own expressions; nothing where none was tried."""
+    found = {row: survey for row in rows if (survey := kept(row, reach=True)) is not None}
+    if not found:
+        return []
+    why = {row: reasons(row) for row, survey in found.items()}
+    lines = [
+        "",
+        "## What methods stand on",
+        "",
+        "Comparisons at their boundary, the other files of a row's folder, and the shared pieces that its method",
+        "names, changed in the same ways (`hocket recipes --mutate ROW --reach --quick --keep`). A shared piece has",
+        "tests of its own; what no claim of one row notices, those of another or these tests may.",
+        "",
+        _total(found, why),
+        "",
+        "| row | tried | noticed | spared | unexplained |",
+        "|---|---|---|---|---|",
+        *(_line(row, survey, why[row], reach=True) for row, survey in found.items()),
+    ]
+    for row, survey in found.items():
+        names = dict.fromkeys(survey.unnoticed.values())
+        lines += ["", f"### {row}, what it stands on", ""] if names else []
+        lines += [f"- `{name}`: {why[row].get(name, OPEN)}" for name in names]
+    return lines
 
 
 def _total(found: dict[str, Survey], why: dict[str, dict[str, str]]) -> str:
@@ -47,8 +76,8 @@ def _total(found: dict[str, Survey], why: dict[str, dict[str, str]]) -> str:
     return f"{tried} wrong versions of {len(found)} rows; {parts}."
 
 
-def _line(row: str, survey: Survey, why: dict[str, str]) -> str:
+def _line(row: str, survey: Survey, why: dict[str, str], *, reach: bool = False) -> str:
     spared = sum(name in why for name in survey.unnoticed.values())
     unnoticed = len(survey.unnoticed)
-    name = row if is_of_now(row, survey) else f"{row} (its method has changed since)"
+    name = row if is_of_now(row, survey, reach=reach) else f"{row} (its method has changed since)"
     return f"| {name} | {survey.tried} | {survey.tried - unnoticed} | {spared} | {unnoticed - spared} |"

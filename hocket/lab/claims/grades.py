@@ -9,7 +9,7 @@ from typing import Literal
 
 import yaml
 
-from hocket.lab.claims.atlas import COMMON, standings
+from hocket.lab.claims.atlas import COMMON, Standing, runs_of, standings
 from hocket.lab.claims.digests import METHODS
 from hocket.lab.claims.learns_check import in_words
 from hocket.lab.claims.record import status_of, verdicts_of
@@ -64,7 +64,9 @@ def graded(
     if not learnt and diverged:
         return RowGrade("partial", f"it diverges: {figures}")
     if not learnt:
-        return RowGrade("works (formula)", f"not learnt on {figures}" if figures else UNRECORDED)
+        return RowGrade(
+            "works (formula)", "; ".join([f"not learnt on {figures}" if figures else UNRECORDED, *substitutes])
+        )
     if substitutes:
         return RowGrade("works (stand-in)", "; ".join(substitutes))
     return RowGrade("works", figures)
@@ -74,7 +76,7 @@ def evidence(rows: Iterable[str], recipes: Iterable[str]) -> tuple[bool, str, bo
     """Whether a row's claims, or its recipes' runs in the atlas, show that it learns; what was seen; if it diverged.
 
     Runs on tasks of its own count where there are any, else those on the tasks that its kind has in common. Where it
-    ran only to be compared with, nothing counts.
+    ran only to be compared with, nothing counts, nor does a run beside which its parent has not been run as it is now.
     """
     claim = next((verdict for row in rows for verdict in verdicts_of(row) if verdict.learns and verdict.holds), None)
     if claim is not None:
@@ -84,10 +86,20 @@ def evidence(rows: Iterable[str], recipes: Iterable[str]) -> tuple[bool, str, bo
     known = [place for place in every if place[1].runs[0].declared] or [place for place in every if place[0] in common]
     if not known:
         return False, "", False
-    task, result = next((place for place in known if not place[1].learns or not place[1].differs), known[0])
+    lacking = (place for place in known if not place[1].learns or not place[1].differs or _absent(*place))
+    task, result = next(lacking, known[0])
+    if absent := _absent(task, result):
+        return False, f"{task}, where {absent} has not been run beside it", False
     if not result.differs:
         return False, f"{task}, where its runs equal its parent's to the last digit", False
     return result.learns, f"{task}: {in_words(result)}", any(not other.sound for _, other in known)
+
+
+def _absent(task: str, result: Standing) -> str:
+    """The recipe that runs name as the one beside them, if it has not been run; nothing where it cannot be."""
+    beside = next((run.beside for run in result.runs if run.beside), "")
+    failed = any(run.task == task and run.failure for run in runs_of(beside)) if beside else True
+    return "" if failed or result.rival else beside
 
 
 @functools.cache

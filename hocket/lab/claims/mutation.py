@@ -26,6 +26,7 @@ from hocket.core.names import RECIPES
 from hocket.core.user_files import load_file
 from hocket.lab.claims.claim import Check
 from hocket.lab.claims.mutants import Mutant, of_code, of_method, of_recipe
+from hocket.lab.claims.reach import PlacedMutant, put_in_functions, reached_by
 from hocket.lab.claims.record import verdicts_of
 from hocket.lab.claims.registry import checks_of, files
 from hocket.lab.claims.survey import UNSAID, Survey, digest_of, made_from, reasons
@@ -57,19 +58,23 @@ class MutantOutcome:
 class _Task:
     """One mutant by its place, for a process of its own, and the claims to run on it, by their sentences, in order.
 
-    A place of -1 is the method as it is.
+    A place of -1 is the method as it is. With `reach` the places are those of `reached_by`.
     """
 
     row: str
     place: int
     claims: tuple[str, ...]
     limit: float
+    reach: bool = False
 
 
-def mutate(row: str, *, slow: bool = False, workers: int = 1, known: Survey | None = None) -> Iterator[MutantOutcome]:
+def mutate(
+    row: str, *, slow: bool = False, workers: int = 1, known: Survey | None = None, reach: bool = False
+) -> Iterator[MutantOutcome]:
     """What becomes of each mutant of a row's method, or of a user's `FILE.py`, under its quick claims; with `slow` all.
 
-    With `known`, of those that it says nothing noticed, under the claims that it was not made with.
+    With `known`, of those that it says nothing noticed, under the claims that it was not made with. With `reach`, of
+    the wrong versions of what else the method stands on (`hocket.lab.claims.reach`).
 
     Raises:
         ConfigurationError: for a row without claims, or whose claims do not hold for the method as it is.
@@ -83,12 +88,12 @@ def mutate(row: str, *, slow: bool = False, workers: int = 1, known: Survey | No
     context.set_forkserver_preload([__name__, "hocket.lab.claims.harness", "hocket.lab.claims.shipped_check"])
     with context.Pool(workers, maxtasksperchild=1) as pool:
         started = time.perf_counter()
-        _, count, killed = pool.apply(_tried, (_Task(row, -1, claims, 0.0),))
+        _, count, killed = pool.apply(_tried, (_Task(row, -1, claims, 0.0, reach),))
         if killed is not None:
             raise ConfigurationError(f"the claims of {row} do not hold as it is: {killed}")
         limit = PATIENCE + 5 * (time.perf_counter() - started)
         places = range(count) if known is None else sorted(known.unnoticed)
-        tasks = [_Task(row, place, claims, limit) for place in places]
+        tasks = [_Task(row, place, claims, limit, reach) for place in places]
         for outcome, _, _ in pool.imap(_tried, tasks):
             assert outcome is not None
             yield replace(outcome, by=digests.get(outcome.killed or "", UNSAID))
@@ -102,9 +107,11 @@ def asked(row: str, *, slow: bool, known: Survey | None = None) -> list[Check]:
     return sorted(new, key=lambda check: (_cost(check), seconds.get(check.claim, 0.0)))
 
 
-def surveyed(row: str, outcomes: Sequence[MutantOutcome], *, slow: bool, known: Survey | None = None) -> Survey:
+def surveyed(
+    row: str, outcomes: Sequence[MutantOutcome], *, slow: bool, known: Survey | None = None, reach: bool = False
+) -> Survey:
     """What is known of a row after these outcomes of `mutate`."""
-    before = Survey(made_from(row)) if known is None else known
+    before = Survey(made_from(row, reach=reach)) if known is None else known
     noticed = Counter(one.by for one in outcomes if one.killed is not None) + Counter(before.noticed)
     unnoticed = {one.place: one.mutant for one in outcomes if one.killed is None}
     claims = before.claims.union(digest_of(check) for check in asked(row, slow=slow, known=known))
@@ -115,7 +122,8 @@ def _tried(task: _Task) -> tuple[MutantOutcome | None, int, str | None]:
     """The outcome of one mutant, how many there are, and what killed it."""
     torch.set_num_threads(1)
     module = _module_of(task.row)
-    name, mutants = module.__name__, mutants_of(module)
+    name = module.__name__
+    mutants: Sequence[Mutant] = reached_by(module, _stated_lines(module)) if task.reach else mutants_of(module)
     if task.place < 0:
         return None, len(mutants), _killed(task)
     mutant = mutants[task.place]
@@ -141,16 +149,20 @@ def mutants_of(module: ModuleType) -> list[Mutant]:
     """Those of a method. A user's file holds its recipes and its claims, and the claims stay as they are."""
     if not hasattr(module, "__hocket_file__"):
         return of_method(module)
-    source = inspect.getsource(module)
-    stated = [node for node in ast.parse(source).body if _states(node)]
-    lines = {line for node in stated for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    lines = _stated_lines(module)
     own = [
         (name, one)
         for name, one in vars(module).items()
         if isinstance(one, Recipe) and one.name not in RECIPES.declared
     ]
-    code = [mutant for mutant in of_code(source) if mutant.line not in lines]
+    code = [mutant for mutant in of_code(inspect.getsource(module)) if mutant.line not in lines]
     return [*code, *(mutant for name, one in own for mutant in of_recipe(name, one))]
+
+
+def _stated_lines(module: ModuleType) -> set[int]:
+    """The lines of a file that make claims."""
+    stated = [node for node in ast.parse(inspect.getsource(module)).body if _states(node)]
+    return {line for node in stated for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
 
 
 def _states(node: ast.stmt) -> bool:
@@ -185,6 +197,9 @@ def _expired(*_: object) -> None:
 
 def _put_in_place(name: str, mutant: Mutant) -> None:
     """Makes the changed method what everybody imports from now on."""
+    if isinstance(mutant, PlacedMutant):
+        put_in_functions(mutant)
+        return
     if mutant.recipe is not None:
         setattr(sys.modules[name], *mutant.recipe)
         return

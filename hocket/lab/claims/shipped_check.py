@@ -68,7 +68,8 @@ class Shipment:
         trains: the roles that are to learn, and no others; empty for any. steps: how many are run.
         sees: further figures of the run, all of which must be positive. settings: further ones of the run, as flags.
         first: `recipe`, `steps` and further settings of the phase of a plan before this one, on the same task unless
-            it names its `task`, where the shipped model has no footing without it.
+            it names its `task`, where the shipped model has no footing without it. judged: whether the model that comes
+            of it is the run's judge, too.
         small: why the gradient changes by less than `LEAST`, as the claim states it; empty where it changes by more.
     """
 
@@ -81,6 +82,7 @@ class Shipment:
     sees: Callable[[ShippedRun], Mapping[str, float]] | None = None
     settings: Mapping[str, Any] | None = None
     first: Mapping[str, Any] | None = None
+    judged: bool = False
     small: str = ""
 
     @property
@@ -107,7 +109,7 @@ class Shipment:
         who = f", {' and '.join(self.trains)} learning" if self.trains else ""
         if self.first is not None:
             task = {} if self.task is None else {"task": self.task}
-            who += f", from the weights of `{_typed({**task, **self.first})}`"
+            who += f", from the weights of `{_typed({**task, **self.first})}`" + ", which judge, too" * self.judged
         run = f"As shipped, `{self.command}`" if self.unchanged else f"Run as `{self.command}`"
         reason = f", by less than {LEAST:.0%}: {self.small}" if self.small else ""
         return f"{run}: {parts} in effect{who}; without, the gradient is another{reason}."
@@ -123,7 +125,8 @@ class Shipment:
             for step in range(1, (begun.steps or 0) + 1):
                 run_async(train_step(parts, step))
             parts.lead.policy.save(Path(folder))
-            return replace(self, first=None)._compared({**(self.settings or {}), "model": folder})
+            seats = ("model", "judge") if self.judged else ("model",)
+            return replace(self, first=None)._compared({**(self.settings or {}), **dict.fromkeys(seats, folder)})
 
     def _compared(self, settings: Mapping[str, Any]) -> Finding:
         name = self.task or self.recipe.task or Config.task

@@ -1,6 +1,7 @@
 """What the last run of a row's claims on wrong versions of its method found, kept beside them.
 
-`methods/GROUP/mutants.jsonl` holds, a line a row, how many wrong versions each claim noticed, and those that none did.
+`methods/GROUP/mutants.jsonl` holds, a line a row, how many wrong versions each claim noticed, and those that none did;
+`reached.jsonl` the same of what else the method stands on (`hocket.lab.claims.reach`).
 The digest of it covers the method and the pieces it uses; while that stands, only claims that are new are run, on what
 nothing noticed. When it changes, or a claim that noticed something changes or goes, the row is tried anew.
 """
@@ -15,6 +16,7 @@ from pathlib import Path
 from hocket.lab.claims.claim import Check
 from hocket.lab.claims.digests import digest, hashed
 from hocket.lab.claims.kept_lines import lines_of, replace_lines
+from hocket.lab.claims.reach import folder_modules
 from hocket.lab.claims.record import Sources, claims_file, method_of, sources_of
 from hocket.lab.claims.registry import checks_of
 
@@ -43,23 +45,25 @@ class Survey:
         return sum(self.noticed.values()) + len(self.unnoticed)
 
 
-def is_of_now(row: str, survey: Survey) -> bool:
+def is_of_now(row: str, survey: Survey, *, reach: bool = False) -> bool:
     """Whether the method has not changed since."""
-    return survey.made_from == made_from(row)
+    return survey.made_from == made_from(row, reach=reach)
 
 
-def made_from(row: str) -> str:
+def made_from(row: str, *, reach: bool = False) -> str:
     """What a survey of the row as it is would be made from; nothing for a user's own file, of which none is kept."""
     claims = claims_file(row)
     if claims is None:
         return ""
-    return hashed(digest("hocket.lab.claims.mutants") + digest(method_of(claims)))
+    makers = ("hocket.lab.claims.mutants", *(("hocket.lab.claims.reach",) if reach else ()))
+    method = method_of(claims)
+    return hashed(digest(*makers) + digest(method, *(folder_modules(method) if reach else ())))
 
 
-def standing(row: str) -> Survey | None:
+def standing(row: str, *, reach: bool = False) -> Survey | None:
     """What is kept of a row as it is; None when it is to be tried anew."""
-    survey = kept(row)
-    if survey is None or not is_of_now(row, survey):
+    survey = kept(row, reach=reach)
+    if survey is None or not is_of_now(row, survey, reach=reach):
         return None
     known = {digest_of(check) for check in checks_of(row)} | {UNSAID}
     return survey if known.issuperset(survey.noticed) else None
@@ -78,9 +82,9 @@ def _sources(row: str) -> Sources:
     return sources_of(claims)
 
 
-def kept(row: str) -> Survey | None:
+def kept(row: str, *, reach: bool = False) -> Survey | None:
     """What is kept of a row, whatever it was made from."""
-    file = _file(row)
+    file = _file(row, reach)
     if file is None or not (lines := lines_of(file, row)):
         return None
     (read,) = lines
@@ -88,9 +92,9 @@ def kept(row: str) -> Survey | None:
     return Survey(read["made_from"], frozenset(read["claims"]), read["noticed"], unnoticed)
 
 
-def keep(row: str, survey: Survey) -> None:
+def keep(row: str, survey: Survey, *, reach: bool = False) -> None:
     """Keeps it."""
-    file = _file(row)
+    file = _file(row, reach)
     assert file is not None, row
     plain = {
         "made_from": survey.made_from,
@@ -101,9 +105,9 @@ def keep(row: str, survey: Survey) -> None:
     replace_lines(file, row, [plain])
 
 
-def _file(row: str) -> Path | None:
+def _file(row: str, reach: bool) -> Path | None:
     claims = claims_file(row)
-    return None if claims is None else claims.parents[1] / "mutants.jsonl"
+    return None if claims is None else claims.parents[1] / ("reached.jsonl" if reach else "mutants.jsonl")
 
 
 def reasons(row: str) -> dict[str, str]:

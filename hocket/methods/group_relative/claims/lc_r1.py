@@ -13,6 +13,7 @@ from hocket.core.keys import Key
 from hocket.credit.group import GroupRelative
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows, say
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.instances import NEVER, EndedInstances, by_instance, nothing
 from hocket.lab.toys.recorded_answers import answer, lines, shaped
@@ -205,3 +206,30 @@ claim.spares(
 claim.shipped(LC_R1, "shaping")
 claim.shipped(LC_R1, "rollout", task="reasoning-gym:letter_counting")
 claim.shipped(LC_R1, "credit", task="reasoning-gym:letter_counting")
+
+JUDGED = "marked-sums?asks=lc-r1&checks=0.5&slip=0.1"
+
+
+def compare_cuts(run: ShippedRun) -> dict[str, float]:
+    """Of right thoughts: from how many a judge quoted, how many were cut, and what share of these is left."""
+    batch = run.results[0].batch
+    assert batch is not None
+    thoughts = [one for one in COMPRESSED.rows(batch) if one is not None]
+    cut = [one for one in thoughts if int(one["kept"]) < int(one["original"])]
+    left = sum(int(one["kept"]) for one in cut) / max(1, sum(int(one["original"]) for one in cut))
+    return {
+        "quoted": float(sum(bool(one["reached"]) for one in thoughts)),
+        "cut": float(len(cut)),
+        "left of these": left,
+        "asked": run.mean("judge/questions"),
+    }
+
+
+claim.shipped(
+    LC_R1,
+    *("rollout", "credit"),
+    task=JUDGED,
+    first={"recipe": "sft", "task": f"lessons:{JUDGED}", "update.lr": 0.003},
+    judged=True,
+    sees=compare_cuts,
+)

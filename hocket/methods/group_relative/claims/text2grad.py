@@ -9,6 +9,7 @@ from typing import Any
 
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.toys.instances import PositionWorld, nothing
 from hocket.lab.toys.recorded_answers import sample, shown
 from hocket.lab.toys.training import chances
@@ -111,3 +112,23 @@ def with_an_oracle_critic_a_fixed_quality_takes_fewer_samples_than() -> Finding:
 
 claim.spares("-1 -> 1", "words of no length are left out wherever they are found")
 claim.shipped(TEXT2GRAD, without={"shaping.0.weight": 0.0}, task="worked_sums?critic=true")
+
+JUDGED = "marked-sums?asks=text2grad"
+
+
+def compare_tokens(run: ShippedRun) -> dict[str, float]:
+    """What a critique pays a token, in size, in the mean over all: beside it a token has its KL alone, which is 0."""
+    batch = run.results[0].batch
+    assert batch is not None
+    paid = batch.scores["reward/decision"].values
+    return {"paid tokens": float((paid.abs() > 0.5).double().mean()), "asked": run.mean("judge/questions")}
+
+
+claim.shipped(
+    TEXT2GRAD,
+    without={"shaping.0.weight": 0.0},
+    task=JUDGED,
+    first={"recipe": "sft", "task": f"lessons:{JUDGED}", "update.lr": 0.003},
+    judged=True,
+    sees=compare_tokens,
+)
