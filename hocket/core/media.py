@@ -1,10 +1,10 @@
 """Pictures and sounds by what they are: a store by digest, and token ids outside every vocabulary.
 
 A message names a picture by the digest of its file, `{"type": "image", "image": DIGEST}`, and a sound as
-`{"type": "audio", "audio": DIGEST}`. What is said of pictures below holds for sounds as well. A model reads one as tokens
-whose ids are `FIRST` plus 62 bits of a hash of the *processed* pixels' digest and the token's place in the picture. So
-whatever compares token ids (pages, prefix trees, records, replay) tells pictures apart, and no vocabulary holds such
-an id, so that no model can write one.
+`{"type": "audio", "audio": DIGEST}`. What is said of pictures below holds for sounds as well. A model reads one as
+tokens whose ids are `FIRST` plus 62 bits of a hash of the *processed* pixels' digest and the token's place in the
+picture. So whatever compares token ids (pages, prefix trees, records, replay) tells pictures apart, and no vocabulary
+holds such an id, so that no model can write one.
 
 What is here follows from the bytes of the pictures alone, so one store serves a whole process; what a run has read lies
 in its folder, from where a resumed run and other processes take it.

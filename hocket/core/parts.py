@@ -1,4 +1,4 @@
-"""Content of messages in parts, as people write it: text, and pictures and sounds by file, data URL, bytes or object."""
+"""Content of messages in parts, as people write it: text, pictures and sounds by file, data URL, bytes or object."""
 
 from __future__ import annotations
 
@@ -73,9 +73,7 @@ def media_of(kind: str, source: Any, where: str, folder: Path | None) -> str:
             f"{where}: {source[:60]!r} would be fetched, and nothing is; put the file beside the data"
         )
     elif folder is None:
-        raise ConfigurationError(
-            f"{where}: {source[:60]!r} is a file's name; give its bytes or a data URL"
-        )
+        raise ConfigurationError(f"{where}: {source[:60]!r} is a file's name; give its bytes or a data URL")
     else:
         file = file_inside(folder, source, where)
         _check(kind, file.read_bytes(), str(file))

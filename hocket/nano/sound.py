@@ -60,12 +60,17 @@ def new_model(language: Qwen3ForCausalLM, processor: Any, seed: int, *, width: i
         attention_dropout=0.0,
     )
     tokenizer = processor.tokenizer
-    text = language.config.to_dict() | {"vocab_size": len(tokenizer), "_name_or_path": ""}  # No path of this machine.
+    # The family's head is a matrix of its own. No path of this machine.
+    text = language.config.to_dict() | {
+        "vocab_size": len(tokenizer),
+        "_name_or_path": "",
+        "tie_word_embeddings": False,
+    }
     config = Qwen2AudioConfig(
         audio_config=tower,
         text_config=type(language.config)(**text),
         audio_token_index=tokenizer.convert_tokens_to_ids(AUDIO),
-        tie_word_embeddings=True,
+        tie_word_embeddings=False,
     )
     config._attn_implementation = "eager"
     with torch.random.fork_rng(devices=[]):
@@ -75,7 +80,7 @@ def new_model(language: Qwen3ForCausalLM, processor: Any, seed: int, *, width: i
     rows = model.model.language_model.embed_tokens.weight.detach().clone()
     rows[: len(trunk["embed_tokens.weight"])] = trunk["embed_tokens.weight"]
     model.model.language_model.load_state_dict(trunk | {"embed_tokens.weight": rows})
-    model.tie_weights()
+    model.lm_head.load_state_dict({"weight": rows})
     model.generation_config = GenerationConfig(
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=True, temperature=1.0
     )

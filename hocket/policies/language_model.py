@@ -21,8 +21,8 @@ from hocket.policies.family import STEPS, Checkpointing, LayerSteps, Precision, 
 from hocket.policies.form_reading import form_of
 from hocket.policies.heads import Head, finished
 from hocket.policies.lora import acting_parameters, adapted_layers, without_adapter
-from hocket.policies.native_pass import native_head, native_logits, native_states, steady_length
 from hocket.policies.media_reader import MediaReader
+from hocket.policies.native_pass import native_head, native_logits, native_states, steady_length
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.residence import HERE, Residence
 from hocket.policies.routes import Balance, ReplayedRoutes, RouteRecord, columns_of

@@ -262,7 +262,9 @@ def _near_models(where: str) -> str:
     folder = Path(where).expanduser().parent
     beside = [str(Path(where).parent / file.parent.name) for file in folder.glob("*/config.json")]
     return suggestion(
-        where, ("nano", "nano-vlm", "nano-audio", "smollm2", *beside), "give nano, nano-vlm, nano-audio, smollm2, a model folder or a hub name"
+        where,
+        ("nano", "nano-vlm", "nano-audio", "smollm2", *beside),
+        "give nano, nano-vlm, nano-audio, smollm2, a model folder or a hub name",
     )
 
 

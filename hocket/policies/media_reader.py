@@ -1,4 +1,4 @@
-"""How a model's own processor reads pictures or sounds: which tokens stand for one, and what its tower is called with."""
+"""How a model's own processor reads pictures or sounds: which tokens stand for one, and what its tower reads."""
 
 from __future__ import annotations
 

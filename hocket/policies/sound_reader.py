@@ -36,8 +36,8 @@ class SoundReader(MediaReader):
             )
         if len(sound.samples) > self.longest:
             raise ConfigurationError(
-                f"{name} lasts {sound.seconds:.3g} s, and the model reads {self.longest / self.rate:.3g} s at most; cut "
-                "it yourself, as a sound is never cut here"
+                f"{name} lasts {sound.seconds:.3g} s, and the model reads {self.longest / self.rate:.3g} s at most; "
+                "cut it yourself, as a sound is never cut here"
             )
         try:
             made: Mapping[str, Any] = self._processor(

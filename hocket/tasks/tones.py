@@ -54,20 +54,24 @@ class Tone(NamedTuple):
 Melody = tuple[Tone, ...]
 
 
-def recording(melody: Melody, rng: np.random.Generator) -> Sound:
-    """A melody, begun at some time, on an instrument of three harmonics, a little out of tune, in some noise."""
+def beginning(melody: Melody, rng: np.random.Generator) -> float:
+    """When a melody begins, in units of time, so that all of it is heard."""
+    return float(rng.uniform(0.0, UNITS - sum(tone.units + 1 for tone in melody)))
+
+
+def recording(melody: Melody, start: float, rng: np.random.Generator) -> Sound:
+    """A melody that begins at `start`, on an instrument of three harmonics, a little out of tune, in some noise."""
     samples: NDArray[np.float64] = rng.normal(0.0, rng.uniform(0.003, 0.03), RATE * SECONDS)
     unit = SECONDS / UNITS
-    start = rng.uniform(0.0, UNITS - sum(tone.units + 1 for tone in melody)) * unit
     harmonics, tuning = rng.dirichlet((4.0, 2.0, 1.0)), 2 ** (rng.uniform(-0.15, 0.15) / 12)
     for tone in melody:
-        first, count = int(start * RATE), int(tone.units * unit * RATE)
+        first, count = int(start * unit * RATE), int(tone.units * unit * RATE)
         time = np.arange(count) / RATE
         pitch = LOWEST * tuning * 2 ** (NOTES[tone.note] / 12)
         wave = sum(part * np.sin(2 * np.pi * pitch * (n + 1) * time) for n, part in enumerate(harmonics))
         envelope = np.minimum(1.0, np.minimum(time, time[::-1]) / 0.01)
         samples[first : first + count] += rng.uniform(0.2, 0.8) * envelope * wave
-        start += (tone.units + 1) * unit
+        start += tone.units + 1
     return Sound(samples.clip(-1, 1).astype(np.float32), RATE)
 
 
@@ -99,7 +103,7 @@ class Tones(AnyScenes[Melody]):
                 return melody
 
     def content(self, scene: Melody, words: str, name: str, rng: np.random.Generator) -> str | Parts:
-        sound = MEDIA.put(sound_bytes(recording(scene, rng)), f"the sound of {name}")
+        sound = MEDIA.put(sound_bytes(recording(scene, beginning(scene, rng), rng)), f"the sound of {name}")
         return with_sounds(words, [sound])
 
     def ask(self, scene: Melody, kind: str, rng: np.random.Generator) -> SceneQuestion:
@@ -110,10 +114,11 @@ class Tones(AnyScenes[Melody]):
             notes = [notes[place] for place in rng.permutation(len(LETTERS))]
             words += "".join(f" {letter} {note}" for letter, note in zip(LETTERS, notes, strict=True))
             answer = LETTERS[notes.index(answer)]
-        return SceneQuestion(kind, words, answer, {"melody": [list(tone) for tone in scene]})
+        question = SceneQuestion(kind, words, answer, {"melody": [list(tone) for tone in scene]})
+        return question._replace(known={**question.known, "demonstration": worked(scene, question)})
 
     def beginner(self, scene: Melody, question: SceneQuestion, rng: np.random.Generator) -> str:
-        """Answers at once: a transcript that mostly says the last note again, and guesses, one in three of them right."""
+        """Answers at once: a transcript that mostly says the last note again, or a guess, right one time in three."""
         if question.kind == "notes":
             again = f" {scene[-1].note}" * int(rng.choice((0, 1, 2), p=(0.4, 0.4, 0.2)))
             return f"<answer>{question.answer}{again}</answer>"
@@ -154,7 +159,12 @@ def right_answer(melody: Melody, kind: str) -> str:
 
 
 def worked(melody: Melody, question: SceneQuestion) -> str:
-    """A right answer that writes down what is heard first: the notes, with their lengths where these are asked for."""
+    """A right answer that writes down what is heard first: the notes, with their lengths where these are asked for.
+
+    A transcript has nothing to write down before.
+    """
+    if question.kind == "notes":
+        return f"<answer>{question.answer}</answer>"
     units = question.kind == "longest"
     thought = " ".join(tone.note + (str(tone.units) if units else "") for tone in melody)
     return f"<think>{thought}</think><answer>{question.answer}</answer>"
