@@ -1,5 +1,7 @@
 """Pretraining of the nano model with ears: its tower learns to hear notes, and then the whole answers about them.
 
+In between the projector is set so that each token of a sound looks like the first letter of its note, or like a space.
+
 Answers are taught in two styles, as those of the model with eyes: at once, and mostly wrong (`Tones.beginner`), or
 worked out, which is rarer and right.
 """
@@ -38,10 +40,10 @@ class HearingPretraining:
     """Settings."""
 
     seed: int = 0
-    recordings: int = 2500
+    recordings: int = 2000
     """Different recordings, of melodies that neither training nor evaluation plays."""
-    tower_steps: int = 240
-    steps: int = 450
+    tower_steps: int = 160
+    steps: int = 240
     rows: int = 24
     tower_lr: float = 2e-3
     lr: float = 1e-3
@@ -82,6 +84,7 @@ def pretrain_hearing(config: HearingPretraining, out: Path, *, progress: Progres
         model = new_model(language, processor, config.seed)
         heard = record(processor, config.recordings, "pretrain", Key.of(config.seed).derive("hearing", "record"))
         _hear_notes(model, heard, config, tell)
+        name_notes(model, processor, heard)
         _answer(model, processor, heard, config, tell)
         summary = {
             "seconds": time.process_time() - started,
@@ -145,6 +148,19 @@ def _hear_notes(model: Any, heard: Heard, config: HearingPretraining, tell: Prog
             tell({"stage": "tower", "step": step + 1, "loss": loss.item()})
 
 
+@torch.no_grad()
+def name_notes(model: Any, processor: Any, heard: Heard) -> None:
+    """Sets the projector to the linear map of least squares from the tower's states to the notes' first letters."""
+    letters = processor.tokenizer.convert_tokens_to_ids([" ", *(note[0] for note in NOTES)])
+    due = model.get_input_embeddings().weight[torch.tensor(letters)[heard.notes]].flatten(0, 1)
+    states = model.model.audio_tower(heard.mel).last_hidden_state.flatten(0, 1)
+    given = torch.cat([states, torch.ones(len(states), 1)], 1).double()
+    square = given.T @ given + 1e-3 * len(given) * torch.eye(given.shape[1])
+    solved = torch.linalg.solve(square, given.T @ due.double()).float()
+    model.model.multi_modal_projector.linear.weight.copy_(solved[:-1].T)
+    model.model.multi_modal_projector.linear.bias.copy_(solved[-1])
+
+
 def _places(heard: Heard, config: HearingPretraining, stage: str, step: int) -> Tensor:
     rng = Key.of(config.seed).derive("hearing", stage, step).numpy()
     return torch.from_numpy(rng.integers(len(heard.melodies), size=config.rows))
@@ -174,16 +190,20 @@ def _answer(model: Any, processor: Any, heard: Heard, config: HearingPretraining
     optimiser = torch.optim.AdamW(model.parameters(), lr=config.lr, weight_decay=0.01)
     model.train()
     for step in range(config.steps):
-        places, rng = _places(heard, config, "sounds", step), Key.of(config.seed).derive("hearing", step).numpy()
-        melodies = [heard.melodies[place] for place in places.tolist()]
-        questions = [question_about(task, melody, rng) for melody in melodies]
-        pairs = zip(melodies, questions, strict=True)
-        texts = [lesson(task, melody, question, rng, config) for melody, question in pairs]
-        words = [question.words for question in questions]
-        loss = answer_loss(model, processor.tokenizer, heard.inputs(places), words, texts, SHOWN)
+        loss = lesson_loss(model, processor, heard, config, task, step)
         update(optimiser, loss, config.lr, step, config.steps)
         if step % 50 == 49:
             tell({"stage": "answers", "step": step + 1, "loss": loss.item()})
+
+
+def lesson_loss(model: Any, processor: Any, heard: Heard, config: HearingPretraining, task: Tones, step: int) -> Tensor:
+    """The mean cross-entropy in nats of the answers of a step."""
+    places, rng = _places(heard, config, "sounds", step), Key.of(config.seed).derive("hearing", step).numpy()
+    melodies = [heard.melodies[place] for place in places.tolist()]
+    questions = [question_about(task, melody, rng) for melody in melodies]
+    texts = [lesson(task, *pair, rng, config) for pair in zip(melodies, questions, strict=True)]
+    words = [question.words for question in questions]
+    return answer_loss(model, processor.tokenizer, heard.inputs(places), words, texts, SHOWN)
 
 
 def _measure(model: Any, processor: Any, config: HearingPretraining) -> dict[str, float]:

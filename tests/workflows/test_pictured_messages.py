@@ -101,7 +101,7 @@ def test_endpoints_get_pictures_as_data_urls() -> None:
     request = Request((1, FIRST), Decoding(), Key.of(0), messages=({"role": "user", "content": content},))
     sent = text_body(request, "far")["messages"][0]["content"]
     assert sent == [{"type": "image_url", "image_url": {"url": data_url(FILE)}}, {"type": "text", "text": "Sum?"}]
-    with pytest.raises(ConfigurationError, match="model 'far' gets token ids, and a picture has none there"):
+    with pytest.raises(ConfigurationError, match="model 'far' gets token ids, and a picture or sound has none there"):
         tokens_body(request, "far", ())
 
 
