@@ -49,11 +49,11 @@ def open_sound(data: bytes, name: str) -> Sound:
 def _numbers(raw: bytes, width: int) -> NDArray[np.float32]:
     """PCM as numbers in -1..1."""
     if width == 1:
-        return (np.frombuffer(raw, np.uint8).astype(np.float32) - 128) / 128
+        return (np.frombuffer(raw, np.uint8).astype(np.float32) - np.float32(128)) / np.float32(128)
     # The bytes of a number of 24 bits are the upper three of one of 32.
     wide = np.zeros((len(raw) // width, 4), np.uint8)
     wide[:, 4 - width :] = np.frombuffer(raw, np.uint8).reshape(-1, width)
-    return wide.reshape(-1).view("<i4").astype(np.float32) / 2**31
+    return wide.reshape(-1).view(np.dtype("<i4")).astype(np.float32) / np.float32(2**31)
 
 
 def sound_bytes(sound: Any, name: str = "a sound") -> bytes:
