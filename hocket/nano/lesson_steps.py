@@ -1,8 +1,8 @@
-"""Supervised steps of the nano models that see or hear: a picture or sound, a question, an answer that is learnt."""
+"""Supervised steps of the nano model with eyes: a picture, a question, an answer whose tokens are learnt."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,23 +11,15 @@ from torch.nn import functional
 
 from hocket.nano.vision import IMAGE, PATCH, SIDE
 
-PICTURE = IMAGE * (SIDE // PATCH) ** 2
-"""The placeholders of a picture."""
 
-Inputs = Mapping[str, Tensor]
-"""What a tower reads, `[B, ..]` each, by the names of the model's arguments."""
-
-
-def asked(words: str, shown: str = PICTURE) -> str:
-    """Placeholders and a question as the chat template writes them, up to the answer."""
-    return f"<|user|>{shown}{words}<|end|><|assistant|>"
+def asked(words: str) -> str:
+    """A picture and a question as the chat template writes them, up to the answer."""
+    return f"<|user|>{IMAGE * (SIDE // PATCH) ** 2}{words}<|end|><|assistant|>"
 
 
-def answer_loss(
-    model: Any, tokenizer: Any, inputs: Inputs, questions: Sequence[str], texts: Sequence[str], shown: str = PICTURE
-) -> Tensor:
-    """The mean cross-entropy in nats of the answers' tokens."""
-    before = [asked(words, shown) for words in questions]
+def answer_loss(model: Any, tokenizer: Any, pixels: Tensor, questions: Sequence[str], texts: Sequence[str]) -> Tensor:
+    """The mean cross-entropy in nats of the answers' tokens; pixels `[B, 3, SIDE, SIDE]`."""
+    before = [asked(words) for words in questions]
     rows = [
         tokenizer(opening + text + tokenizer.eos_token, add_special_tokens=False)["input_ids"]
         for opening, text in zip(before, texts, strict=True)
@@ -38,7 +30,7 @@ def answer_loss(
     due = torch.full_like(ids, -100)
     for number, (row, first) in enumerate(zip(rows, begun, strict=True)):
         due[number, first : len(row)] = ids[number, first : len(row)]
-    logits = model(input_ids=ids, **inputs).logits
+    logits = model(input_ids=ids, pixel_values=pixels).logits
     return functional.cross_entropy(logits[:, :-1].flatten(0, 1), due[:, 1:].flatten())
 
 
@@ -55,24 +47,18 @@ def update(optimiser: torch.optim.Optimizer, loss: Tensor, lr: float, step: int,
 
 @torch.no_grad()
 def answers(
-    model: Any,
-    tokenizer: Any,
-    inputs: Inputs,
-    questions: Sequence[str],
-    longest: int,
-    begun: str = "",
-    shown: str = PICTURE,
+    model: Any, tokenizer: Any, pixels: Tensor, questions: Sequence[str], longest: int, begun: str = ""
 ) -> list[str]:
     """Greedy answers, which begin with `begun`. Questions of one length are answered together."""
     texts = [""] * len(questions)
-    encoded = [tokenizer(asked(words, shown) + begun, add_special_tokens=False)["input_ids"] for words in questions]
+    encoded = [tokenizer(asked(words) + begun, add_special_tokens=False)["input_ids"] for words in questions]
     for length in sorted(set(map(len, encoded))):
         places = [place for place, ids in enumerate(encoded) if len(ids) == length]
         ids = torch.tensor([encoded[place] for place in places])
         out = model.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
-            **{name: value[places] for name, value in inputs.items()},
+            pixel_values=pixels[places],
             do_sample=False,
             max_new_tokens=longest,
         )

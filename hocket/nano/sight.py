@@ -135,7 +135,7 @@ def _answer(model: Any, processor: Any, config: SightPretraining, tell: Progress
         chosen = [kinds[int(number)] for number in rng.integers(len(kinds), size=len(canvases))]
         texts = [lesson(kind, shown.digits, rng, config) for kind, shown in zip(chosen, canvases, strict=True)]
         questions = [QUESTIONS[kind][0] for kind in chosen]
-        loss = answer_loss(model, processor.tokenizer, {"pixel_values": _pixels(canvases)}, questions, texts)
+        loss = answer_loss(model, processor.tokenizer, _pixels(canvases), questions, texts)
         update(optimiser, loss, config.lr, step, config.steps)
         if step % 100 == 99:
             tell({"stage": "answers", "step": step + 1, "loss": loss.item()})
@@ -147,7 +147,7 @@ def _measure(model: Any, processor: Any, config: SightPretraining) -> dict[str, 
     canvases = [canvas(rng, "eval") for _ in range(config.measured)]
     kinds = [list(QUESTIONS)[number % len(QUESTIONS)] for number in range(config.measured)]
     due = [str(QUESTIONS[kind][1](shown.digits)) for kind, shown in zip(kinds, canvases, strict=True)]
-    questions, pixels = [QUESTIONS[kind][0] for kind in kinds], {"pixel_values": _pixels(canvases)}
+    questions, pixels = [QUESTIONS[kind][0] for kind in kinds], _pixels(canvases)
     shares: dict[str, float] = {}
     for style, forced in (("answers", ""), ("at once", "<answer>"), ("worked", "<think>")):
         texts = answers(model, processor.tokenizer, pixels, questions, 32, forced)

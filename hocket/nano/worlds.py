@@ -195,7 +195,7 @@ def teach_worlds(
     for step in range(config.steps):
         examples = mixture(step, config.seed, "world answers", config.rows, lesson)
         questions, texts = [item.question for item in examples], [item.answer for item in examples]
-        loss = answer_loss(model, processor.tokenizer, {"pixel_values": pixels_of(examples)}, questions, texts)
+        loss = answer_loss(model, processor.tokenizer, pixels_of(examples), questions, texts)
         update(optimiser, loss, config.lr, step, config.steps)
         if step % 100 == 99:
             tell({"stage": "answers, worlds", "step": step + 1, "loss": loss.item()})
@@ -211,7 +211,7 @@ def measure_worlds(model: Any, processor: Any, config: WorldPretraining) -> dict
             rng = [task.rng("eval", number) for number in range(config.measured)]
             pixels = [world.paint(task.posed("eval", item)[0]) for item in rng]
             questions = [words_of(item.messages[0]["content"]).split("\n")[-1] for item in scenarios]
-            texts = answers(model, processor.tokenizer, {"pixel_values": pictures(pixels)}, questions, task.longest)
+            texts = answers(model, processor.tokenizer, pictures(pixels), questions, task.longest)
             scores = [task.verify(text, item) for text, item in zip(texts, scenarios, strict=True)]
             result[f"{world.title} {kind}"] = sum(scores) / max(1, len(scores))
     return result

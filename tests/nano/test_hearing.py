@@ -7,32 +7,33 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hocket.agents.workflows.chat import Chat
 from hocket.core.keys import Key
-from hocket.engine.local import LocalEngine
-from hocket.engine.requests import Request
-from hocket.nano.hearing import HearingPretraining, lesson, pretrain_hearing, question_about, record
+from hocket.nano import HEARING
+from hocket.nano.hearing import HearingPretraining, lesson, mean_reward, pretrain_hearing, questions_about, record
 from hocket.nano.sound import build_processor
 from hocket.policies.causal_lm import CausalLM
+from hocket.policies.sound_reader import SoundReader
 from hocket.tasks.tones import NOTES, Tones
-from hocket.types import Decoding
+
+WORKED, AT_ONCE, SILENT = 0.6, 0.6, 0.4
+"""Shares of right answers."""
 
 
-def accuracy(policy: CausalLM, style: str, kinds: tuple[str, ...], n: int = 40) -> float:
-    """The share of right greedy answers to unseen questions that begin with `style`."""
-    task, chat = Tones(kinds), Chat(policy.tokenizer)
-    scenarios = [task.scenario("eval", number) for number in range(n)]
-    begun = chat.encode(style)
-    way = Decoding(temperature=0.0, max_tokens=32)
-    requests = [Request(chat.opening(one.messages), way, Key.of(0), prefix=begun) for one in scenarios]
-    samples = LocalEngine(policy).sample(requests)
-    said = [chat.reply_text(sample.tokens.tolist()) for sample in samples]
-    return sum(task.verify(text, one) == 1.0 for text, one in zip(said, scenarios, strict=True)) / n
+def test_worked_answers_are_right_and_others_mostly_guessed() -> None:
+    """So there is something to learn, and it is in the sound."""
+    policy = CausalLM.from_pretrained(HEARING, key=Key.of(0))
+    task = Tones(("count", "longest"))
+    assert mean_reward(policy, task, 40, "<think>") > WORKED
+    assert 0.2 < mean_reward(policy, task, 40, "<answer>") < AT_ONCE
+    policy.tokenizer.picture_reader.blind = True
+    assert mean_reward(policy, task, 40, "<think>") < SILENT
+    assert sum(file.stat().st_size for file in HEARING.iterdir()) < 6_000_000
+    assert not [file.name for file in HEARING.glob("*config.json") if '"/' in file.read_text()]
 
 
 @pytest.mark.slow
 def test_pretraining_makes_a_folder_that_loads(tmp_path: Path) -> None:
-    settings = HearingPretraining(recordings=4, tower_steps=1, steps=1, rows=2, measured=3)
+    settings = HearingPretraining(recordings=4, tower_steps=1, tower_rows=2, steps=1, rows=2, measured=3)
     summary = pretrain_hearing(settings, tmp_path / "made")
     assert len(summary["greedy"]) == 13
     assert CausalLM.from_pretrained(tmp_path / "made", key=Key.of(0)).tokenizer.picture_reader.token == "<audio>"
@@ -42,7 +43,6 @@ def test_lessons_are_of_two_styles_and_questions_fit_their_melody() -> None:
     task, rng, settings = Tones(), Key.of(0).numpy(), HearingPretraining()
     shares = {"worked": 0, "right": 0, "all": 0}
     for _ in range(300):
-        question = question_about(task, task.draw(rng, "notes"), rng)
         melody = task.draw(rng, "longest")
         question = task.ask(melody, "highest", rng)
         text = lesson(task, melody, question, rng, settings)
@@ -51,11 +51,18 @@ def test_lessons_are_of_two_styles_and_questions_fit_their_melody() -> None:
         shares["right"] += task.extracted(text) == question.answer
     assert 0.15 < shares["worked"] / shares["all"] < 0.35
     assert 0.4 < shares["right"] / shares["all"] < 0.7
+    for _ in range(20):
+        melody = task.draw(rng, "notes")
+        kinds = {question.kind for question in questions_about(task, melody, rng)}
+        assert {"notes", "count"} <= kinds
+        assert ("highest" in kinds) == ("option" in kinds) == (len(melody) > 1)
+        lengths = sorted(tone.units for tone in melody)
+        assert ("longest" in kinds) == (len(melody) > 1 and lengths[-1] > lengths[-2])
 
 
 def test_the_tower_is_taught_the_notes_that_sound() -> None:
     """Tokens with a note are loud near its pitch, and the others are not."""
-    heard = record(build_processor(), 6, "pretrain", Key.of(0))
+    heard = record(SoundReader(build_processor()), 6, "pretrain", Key.of(0))
     loud = heard.mel.amax(1).unflatten(1, (16, 4))[:, :, 1:3].mean(-1)
     sounding = heard.notes > 0
     assert loud[sounding].mean() > loud[~sounding].mean() + 0.3
