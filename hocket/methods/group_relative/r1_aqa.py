@@ -16,14 +16,15 @@ R1_AQA = GRPO_KL.but(
     "Answering, arXiv:2503.11197 (recalled)",
     catalogue_ids=("r1-aqa",),
     axes=("policy", "reward", "analysis"),
-    task="tones?kinds=option",
-    formula="R = [right option] + [answer in tags],  A_i = (R_i - mean_g R)/(std_g R + eps),  clipped, KL k3 0.04",
+    task="tones?kinds=highest",
+    formula="R = [right] + [answer in tags],  A_i = (R_i - mean_g R)/(std_g R + eps),  clipped, KL k3 0.04",
     conventions={
         **GRPO.conventions,
         "KL": "k3 in the loss, coefficient 0.04",
         "tags": "shaping.0.weight = 1 for one answer in tags; a thought before it is optional",
         "reasoning": "shaping.0.thought = filled asks for a thought, the paper's other prompt",
     },
-    note="shown on drawn recordings of tones; the paper has recordings of the world",
+    note="shown on drawn recordings of tones, whose answers are seven notes; the paper has recordings of the world and "
+    "options in the question",
     shaping=(TagFormat(weight=1.0, thought="optional"),),
 )

@@ -14,7 +14,7 @@ claim = Claims("r1-aqa", "arXiv:2503.11197")
 DIRECT, WORKED = "<answer>B</answer>", "<think>do so</think><answer>B</answer>"
 
 
-@claim("The reward is the right option and a point for one answer in tags, with a thought or without.")
+@claim("The reward is the right answer and a point for one answer in tags, with a thought or without.")
 def the_reward_is_the_right_option_and_a_point_for_the_tags() -> Finding:
     texts = (DIRECT, WORKED, "<think></think><answer>B</answer>", "B", "", f"{DIRECT}<answer>A</answer>")
     rows = [answer(verdict, 2, text=text, logp_ref=[-1.0, -1.0]) for text in texts for verdict in (0.0, 1.0)]
@@ -32,21 +32,21 @@ def asked_for_a_thought_an_answer_at_once_earns_no_point() -> Finding:
 
 @claim(
     "As shipped, from one checkpoint, it gains more on unheard melodies than supervised fine-tuning on equal labels; "
-    "with silence it stays at chance. What asking for a thought adds is told, whatever its sign.",
+    "with silence it stays near the commonest note. What asking for a thought adds is told, whatever its sign.",
     slow=True,
     learns=True,
 )
 def it_gains_more_than_supervised_fine_tuning() -> Finding:
     steps, n, model = 20, 100, "nano-audio"
-    run = PicturedRun.of(R1_AQA, "tones?kinds=option", model=model)
+    run = PicturedRun.of(R1_AQA, "tones?kinds=highest", model=model)
     before = run.measured(n).success
     after, silent = run.train(steps).measured(n).success, run.blind(n).success
     settings = {"curriculum.prompts": 16, "update.lr": 3e-4, "model": model}
-    labels = AnswerLabels(Tones(["option"]))
+    labels = AnswerLabels(Tones(["highest"]))
     taught = PicturedRun.of(SFT, labels, **settings).train(steps).measured(n).success
     asked = R1_AQA.but(**{"shaping.0.thought": "filled"})
-    thinking = PicturedRun.of(asked, "tones?kinds=option", model=model).train(steps).measured(n).success
-    holds = after > before + 0.1 and after > taught and silent < 0.45
+    thinking = PicturedRun.of(asked, "tones?kinds=highest", model=model).train(steps).measured(n).success
+    holds = after > before + 0.1 and after > taught and silent < 0.5
     figures = lines(before=before, after_rl=after, after_sft=taught, asked_for_a_thought=thinking, silence=silent)
     return Finding(holds, figures)
 
