@@ -1,9 +1,10 @@
-"""Pictures by what they are: a store by digest, and token ids outside every vocabulary.
+"""Pictures and sounds by what they are: a store by digest, and token ids outside every vocabulary.
 
-A message names a picture by the digest of its file, `{"type": "image", "image": DIGEST}`. A model reads it as tokens
-whose ids are `FIRST` plus 62 bits of a hash of the *processed* pixels' digest and the token's place in the picture. So
-whatever compares token ids (pages, prefix trees, records, replay) tells pictures apart, and no vocabulary holds such
-an id, so that no model can write one.
+A message names a picture by the digest of its file, `{"type": "image", "image": DIGEST}`, and a sound as
+`{"type": "audio", "audio": DIGEST}`. What is said of pictures below holds for sounds as well. A model reads one as
+tokens whose ids are `FIRST` plus 62 bits of a hash of the *processed* pixels' digest and the token's place in the
+picture. So whatever compares token ids (pages, prefix trees, records, replay) tells pictures apart, and no vocabulary
+holds such an id, so that no model can write one.
 
 What is here follows from the bytes of the pictures alone, so one store serves a whole process; what a run has read lies
 in its folder, from where a resumed run and other processes take it.
@@ -24,16 +25,20 @@ from hocket.core.errors import HocketError
 FIRST = 2**62
 """The least id of a picture's token; the greatest is below 2^63."""
 
+KINDS: Mapping[str, str] = {"image": "picture", "audio": "sound"}
+"""The types of parts that hold media, in words."""
+
 Parts = list[dict[str, Any]]
-"""A message's content in parts: `{"type": "text", "text": ..}` and `{"type": "image", "image": DIGEST}`."""
+"""A message's content in parts: `{"type": "text", "text": ..}` and those of `KINDS`, `{"type": KIND, KIND: DIGEST}`."""
 
 
 class ReadsPictures(Protocol):
-    """What reads pictures for a model; a tokenizer holds it as `picture_reader`.
+    """What reads pictures or sounds for a model; a tokenizer holds it as `picture_reader`.
 
-    `token` and `token_id` are the placeholder of a picture's token in the vocabulary.
+    `kind` is which of `KINDS` it reads; `token` and `token_id` are the placeholder of a token of one in the vocabulary.
     """
 
+    kind: str
     token: str
     token_id: int
     blind: bool
@@ -78,19 +83,24 @@ def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def pictures_in(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The digests of the pictures in messages, in order."""
+def media_in(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Kind and digest of the pictures and sounds in messages, in order."""
     return [
-        str(part["image"])
+        (str(part["type"]), str(part[part["type"]]))
         for message in messages
         if isinstance(message.get("content"), (list, tuple))
         for part in message["content"]
-        if isinstance(part, Mapping) and part.get("type") == "image"
+        if isinstance(part, Mapping) and part.get("type") in KINDS
     ]
 
 
+def pictures_in(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The digests of the pictures in messages, in order."""
+    return [digest for kind, digest in media_in(messages) if kind == "image"]
+
+
 def words_of(content: Any) -> str:
-    """Content as people read it in text: a picture is named by the beginning of its digest."""
+    """Content as people read it in text: a picture or sound is named by the beginning of its digest."""
     if not isinstance(content, (list, tuple)):
         return "" if content is None else str(content)
     return "\n".join(_words_of_part(part) for part in content if isinstance(part, Mapping))
@@ -99,20 +109,36 @@ def words_of(content: Any) -> str:
 def _words_of_part(part: Mapping[str, Any]) -> str:
     if "text" in part:
         return str(part["text"])
-    digest = part.get("image")
-    return f"(picture {digest[:12]})" if isinstance(digest, str) else f"({part.get('type', 'part')})"
+    kind = str(part.get("type", "part"))
+    digest = part.get(kind)
+    return f"({KINDS[kind]} {digest[:12]})" if kind in KINDS and isinstance(digest, str) else f"({kind})"
+
+
+def media_part(kind: str, digest: str) -> dict[str, Any]:
+    """A picture or sound as a part of a message."""
+    return {"type": kind, kind: digest}
 
 
 def image_part(digest: str) -> dict[str, Any]:
     """A picture as a part of a message."""
-    return {"type": "image", "image": digest}
+    return media_part("image", digest)
 
 
 def with_pictures(text: str, digests: Sequence[str]) -> str | Parts:
     """The content of a message that shows pictures and then says something; the text alone without any."""
-    if not digests:
+    return with_media(text, [("image", digest) for digest in digests])
+
+
+def with_sounds(text: str, digests: Sequence[str]) -> str | Parts:
+    """The content of a message that plays sounds and then says something; the text alone without any."""
+    return with_media(text, [("audio", digest) for digest in digests])
+
+
+def with_media(text: str, media: Sequence[tuple[str, str]]) -> str | Parts:
+    """The same for pictures and sounds, by kind and digest."""
+    if not media:
         return text
-    return [*map(image_part, digests), *([{"type": "text", "text": text}] if text else [])]
+    return [*(media_part(*item) for item in media), *([{"type": "text", "text": text}] if text else [])]
 
 
 class PicturedAnswer(str):

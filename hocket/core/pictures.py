@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hocket.core.errors import ConfigurationError
+from hocket.core.sounds import is_sound
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -95,7 +96,9 @@ def blank_like(data: bytes, name: str) -> bytes:
 
 
 def data_url(data: bytes) -> str:
-    """The bytes of a picture's file as a data URL."""
+    """The bytes of a picture's or a sound's file as a data URL."""
+    if is_sound(data):
+        return f"data:audio/wav;base64,{base64.b64encode(data).decode()}"
     kinds = {b"\x89PNG": "png", b"\xff\xd8": "jpeg", b"GIF8": "gif", b"BM": "bmp"}
     kind = next((kind for start, kind in kinds.items() if data.startswith(start)), "webp")
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"

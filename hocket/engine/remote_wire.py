@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
@@ -44,15 +45,19 @@ def text_body(request: Request, model: str) -> dict[str, Any]:
 
 
 def _with_urls(content: Any) -> Any:
-    """Content with pictures as data URLs, as OpenAI's protocol has them."""
+    """Content with pictures as data URLs and sounds as `input_audio`, as OpenAI's protocol has them."""
     if not isinstance(content, list):
         return content
-    return [
-        {"type": "image_url", "image_url": {"url": data_url(MEDIA.data(part["image"]))}}
-        if part.get("type") == "image"
-        else part
-        for part in content
-    ]
+    return [_with_data(part) for part in content]
+
+
+def _with_data(part: Any) -> Any:
+    if part.get("type") == "image":
+        return {"type": "image_url", "image_url": {"url": data_url(MEDIA.data(part["image"]))}}
+    if part.get("type") == "audio":
+        data = base64.b64encode(MEDIA.data(part["audio"])).decode()
+        return {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}
+    return part
 
 
 def tokens_body(request: Request, model: str, stops: Sequence[int]) -> dict[str, Any]:
@@ -63,8 +68,8 @@ def tokens_body(request: Request, model: str, stops: Sequence[int]) -> dict[str,
     """
     if max(request.tokens, default=0) >= FIRST:
         raise ConfigurationError(
-            f"model {model!r} gets token ids, and a picture has none there; drop its role's tokenizer, so that it gets "
-            "text and pictures"
+            f"model {model!r} gets token ids, and a picture or sound has none there; drop its role's tokenizer, so "
+            "that it gets text and media"
         )
     left = request.decoding.max_tokens - len(request.prefix)
     if left < 1:

@@ -15,12 +15,16 @@ BASE: Path = Path(__file__).resolve().parent / "base"
 SIGHT: Path = BASE.parent / "vlm"
 """Folder of the shipped base with eyes; `model="nano-vlm"` stands for it."""
 
+HEARING: Path = BASE.parent / "audio"
+"""Folder of the shipped base with ears; `model="nano-audio"` stands for it."""
+
 SHIPPED = {
     "nano": BASE,
     "nano-vlm": SIGHT,
+    "nano-audio": HEARING,
     "nano-flow": BASE.with_name("base_flow"),
     "nano-mdlm": BASE.with_name("base_mdlm"),
 }
 """The folders of all shipped models by name; the last two are a sampler of pictures and a masked language model."""
 
-__all__ = ["BASE", "SHIPPED", "SIGHT"]
+__all__ = ["BASE", "HEARING", "SHIPPED", "SIGHT"]

@@ -21,8 +21,8 @@ from hocket.policies.family import STEPS, Checkpointing, LayerSteps, Precision, 
 from hocket.policies.form_reading import form_of
 from hocket.policies.heads import Head, finished
 from hocket.policies.lora import acting_parameters, adapted_layers, without_adapter
+from hocket.policies.media_reader import MediaReader
 from hocket.policies.native_pass import native_head, native_logits, native_states, steady_length
-from hocket.policies.picture_reader import PictureReader
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.residence import HERE, Residence
 from hocket.policies.routes import Balance, ReplayedRoutes, RouteRecord, columns_of
@@ -104,7 +104,7 @@ class LanguageModel:
         self._module = LanguageModule(model.eval())
         if (vision := vision_of(model)) is not None:
             # One that has processed the prompts already.
-            vision.reader = cast(PictureReader, reader_of(tokenizer) or vision.reader)
+            vision.reader = cast(MediaReader, reader_of(tokenizer) or vision.reader)
         form_of(model)  # Read while all weights are here.
         self._check_precision()
 

@@ -15,11 +15,13 @@ import torch
 
 from hocket.core.errors import ConfigurationError, suggestion
 from hocket.core.inside import check_model_folder
+from hocket.policies.media_reader import MediaReader
 from hocket.policies.picture_reader import PictureReader
 from hocket.policies.refusals import check_architecture
 from hocket.policies.shapes import text_config
+from hocket.policies.sound_reader import SoundReader
 from hocket.policies.templates import TemplateSettings
-from hocket.policies.vision import FAMILIES, language_part
+from hocket.policies.vision import FAMILIES, HEARING, language_part
 
 READ_WHOLE = frozenset({"mxfp4", "fp8"})
 """Quantised checkpoints whose weights `transformers` makes whole when it reads them."""
@@ -40,7 +42,7 @@ def read_model(where: str, dtype: torch.dtype) -> Any:
     Raises:
         ConfigurationError: when there is no such model, it cannot be read, or some of its weights are missing.
     """
-    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+    from transformers import AutoModelForCausalLM, AutoModelForMultimodalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # Loading takes a moment, and hocket shows its own progress.
@@ -51,9 +53,9 @@ def read_model(where: str, dtype: torch.dtype) -> Any:
     if apart:
         settings |= {"config": config, "key_mapping": _TEXT_NAMES}
     with torch.random.fork_rng(devices=[]):  # Some layers draw as they are made.
-        if config.model_type in FAMILIES:
-            joined, report = _fetch(AutoModelForImageTextToText, "model", where, settings)
-            model = language_part(joined.eval(), _reader(where))
+        if config.model_type in FAMILIES | HEARING:
+            joined, report = _fetch(AutoModelForMultimodalLM, "model", where, settings)
+            model = language_part(joined.eval(), _reader(where, config.model_type))
         else:
             model, report = _fetch(AutoModelForCausalLM, "model", where, settings)
     if apart and hasattr(model, "_weight_conversions"):
@@ -74,7 +76,7 @@ def trainable_config(where: str) -> Any:
         ConfigurationError: as `read_config`, and when the model is of another kind or its weights are in codes.
     """
     config = read_config(where)
-    if config.model_type not in FAMILIES:
+    if config.model_type not in FAMILIES | HEARING:
         check_architecture(config, where)
     _check_stored(config, where)
     if is_classifier(config):  # With tied embeddings it would load, and write at random.
@@ -189,26 +191,27 @@ def read_tokenizer(where: str, chat_template: str | TemplateSettings | None = No
         )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    if _reads_pictures(where):
-        tokenizer.picture_reader = _reader(where)
+    if (family := _family(where)) in FAMILIES | HEARING:
+        tokenizer.picture_reader = _reader(where, family)
     return tokenizer
 
 
-def _reads_pictures(where: str) -> bool:
+def _family(where: str) -> str:
+    """The architecture of the model at a place; empty where there is none."""
     from transformers import PretrainedConfig
 
     try:
         stored, _ = PretrainedConfig.get_config_dict(str(Path(where).expanduser()))
     except (OSError, ValueError):
-        return False  # A tokenizer may lie somewhere without a model.
-    return stored.get("model_type") in FAMILIES
+        return ""  # A tokenizer may lie somewhere without a model.
+    return str(stored.get("model_type"))
 
 
-def _reader(where: str) -> PictureReader:
-    """The processor at a place.
+def _reader(where: str, family: str) -> MediaReader:
+    """The processor at a place, of a model of this family.
 
     Raises:
-        ConfigurationError: when there is none, or it reads no pictures.
+        ConfigurationError: when there is none, or it reads neither pictures nor sounds.
     """
     from transformers import AutoProcessor
 
@@ -219,12 +222,13 @@ def _reader(where: str) -> PictureReader:
             f"transformers reads the processor of {where!r} only where torchvision is installed; install it, or choose "
             "a model of llava or idefics3"
         ) from error
-    if not hasattr(processor, "image_token") or not hasattr(processor, "image_processor"):
+    names = ("audio_token", "feature_extractor") if family in HEARING else ("image_token", "image_processor")
+    if not all(hasattr(processor, name) for name in names):
         raise ConfigurationError(
-            f"the processor of {where!r} reads no pictures; put the model's preprocessor_config.json and "
-            "processor_config.json into its folder"
+            f"the processor of {where!r} reads no {'sounds' if family in HEARING else 'pictures'}; put the model's "
+            "preprocessor_config.json and processor_config.json into its folder"
         )
-    return PictureReader(processor)
+    return SoundReader(processor) if family in HEARING else PictureReader(processor)
 
 
 def check_tokens(config: Any, tokenizer: Any, where: str) -> None:
@@ -268,7 +272,9 @@ def _near_models(where: str) -> str:
     folder = Path(where).expanduser().parent
     beside = [str(Path(where).parent / file.parent.name) for file in folder.glob("*/config.json")]
     return suggestion(
-        where, ("nano", "nano-vlm", "smollm2", *beside), "give nano, nano-vlm, smollm2, a model folder or a hub name"
+        where,
+        ("nano", "nano-vlm", "nano-audio", "smollm2", *beside),
+        "give nano, nano-vlm, nano-audio, smollm2, a model folder or a hub name",
     )
 
 

@@ -1,122 +1,33 @@
-"""How a model's own processor reads a picture: which tokens stand for it, and what its tower is called with."""
+"""The processor of a model that reads pictures."""
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from hocket.core.errors import ConfigurationError, HocketError
-from hocket.core.media import MEDIA, PictureToken
+from hocket.core.errors import ConfigurationError
 from hocket.core.pictures import blank_like, open_picture
-
-MOST_BYTES = 2**28
-"""Bytes of processed pixels in memory at most; older ones are made again from the file."""
-
-_OF_TEXT = ("input_ids", "attention_mask", "token_type_ids", "rows", "cols")
-"""What a processor returns besides what the tower reads."""
-
-Inputs = dict[str, Tensor]
+from hocket.policies.media_reader import MediaReader
 
 
-class PictureReader:
-    """The processor of a model that reads pictures.
+class PictureReader(MediaReader):
+    """The processor of a model that reads pictures; a blank one is grey."""
 
-    Attributes:
-        token, token_id: the placeholder of a picture's token, in the vocabulary. No model may write it.
-        blind: whether a grey picture of the same size is read in place of each.
-    """
+    kind = "image"
+    library = "Pillow"
 
     def __init__(self, processor: Any) -> None:
-        self.token = str(processor.image_token)
-        self.token_id = int(processor.tokenizer.convert_tokens_to_ids(self.token))
-        self.blind = False
-        self._processor = processor
-        self._ids: dict[tuple[str, bool], tuple[int, ...]] = {}
-        self._inputs: OrderedDict[str, Inputs] = OrderedDict()
-        self._bytes = 0
+        super().__init__(processor, str(processor.image_token))
 
-    def ids(self, digest: str) -> tuple[int, ...]:
-        """What stands for a picture in a prompt: the ids of its tokens, and the marks that the processor puts around.
+    def blank(self, data: bytes, name: str) -> bytes:
+        return blank_like(data, name)
 
-        Raises:
-            ConfigurationError: when the file is no picture, or the processor cannot read it.
-        """
-        if (digest, self.blind) not in self._ids:
-            source = MEDIA.put(blank_like(MEDIA.data(digest), MEDIA.name(digest))) if self.blind else digest
-            self._ids[digest, self.blind] = self._read(source)[1]
-        return self._ids[digest, self.blind]
-
-    def inputs(self, picture: str) -> Inputs:
-        """What the tower is called with for a processed picture.
-
-        Raises:
-            HocketError: when the processor makes something else of the file than it did.
-        """
-        if picture not in self._inputs:
-            made = self._read(MEDIA.processed(picture).source)[0]
-            if made != picture:
-                raise HocketError(
-                    f"{MEDIA.name(MEDIA.processed(picture).source)} is processed into other pixels than before; use "
-                    "the model's processor and the version of Pillow that the run began with"
-                )
-        self._inputs.move_to_end(picture)
-        return self._inputs[picture]
-
-    def instead(self, token: PictureToken, source: str) -> int:
-        """The id of the same token of another picture, of the same size as that of `token`.
-
-        Raises:
-            HocketError: when the two are read as different numbers of tokens.
-        """
-        picture = self._read(source)[0]
-        if MEDIA.processed(picture).tokens != MEDIA.processed(token.picture).tokens:
-            raise HocketError(f"{MEDIA.name(source)} has another number of tokens than the picture that it replaces")
-        return MEDIA.register(picture, source, MEDIA.processed(picture).tokens)[token.place]
-
-    def save(self, folder: Path) -> None:
-        """Writes the processor into a model's folder."""
-        self._processor.save_pretrained(str(folder))
-
-    def _read(self, source: str) -> tuple[str, tuple[int, ...]]:
-        """The digest of a picture as processed, and what stands for it."""
-        name = MEDIA.name(source)
-        image = open_picture(MEDIA.data(source), name)
+    def process(self, data: bytes, name: str) -> Mapping[str, Any]:
+        image = open_picture(data, name)
         try:
-            made = self._processor(images=[image], text=[self.token], add_special_tokens=False, return_tensors="pt")
+            made: Mapping[str, Any] = self._processor(
+                images=[image], text=[self.token], add_special_tokens=False, return_tensors="pt"
+            )
         except Exception as error:  # A processor is foreign code.
             raise ConfigurationError(f"the model's processor cannot read {name}: {error}") from error
-        ids = [int(token) for token in made["input_ids"][0]]
-        inputs = {key: value for key, value in made.items() if key not in _OF_TEXT and isinstance(value, Tensor)}
-        picture = _digest(inputs, ids)
-        self._keep(picture, inputs)
-        places = [place for place, token in enumerate(ids) if token == self.token_id]
-        if not places:
-            raise ConfigurationError(f"the model's processor gives {name} no tokens; check its image_token")
-        for place, number in zip(places, MEDIA.register(picture, source, len(places)), strict=True):
-            ids[place] = number
-        return picture, tuple(ids)
-
-    def _keep(self, picture: str, inputs: Inputs) -> None:
-        if picture in self._inputs:
-            return
-        self._inputs[picture] = inputs
-        self._bytes += _size(inputs)
-        while self._bytes > MOST_BYTES and len(self._inputs) > 1:
-            self._bytes -= _size(self._inputs.popitem(last=False)[1])
-
-
-def _size(inputs: Inputs) -> int:
-    return sum(value.nbytes for value in inputs.values())
-
-
-def _digest(inputs: Inputs, ids: list[int]) -> str:
-    state = hashlib.sha256(repr(ids).encode())
-    for key, value in sorted(inputs.items()):
-        state.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
-        state.update(value.contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return state.hexdigest()
+        return made

@@ -95,7 +95,7 @@ class Scorer(LanguageModel):
             model = read_model(where, dtype)
             if vision_of(model) is not None:
                 raise ConfigurationError(
-                    f"model {where!r} reads pictures, and scorers read words alone; choose another"
+                    f"model {where!r} reads pictures or sounds, and scorers words alone; choose another"
                 )
             model = over_trunk(model, outputs, key.derive("score"))
         if lora is not None:

@@ -1,4 +1,4 @@
-"""Models that read pictures: their language part as a policy's model, and the features of pictures in its embedding.
+"""Models that read pictures or sounds: their language part as a policy's model, and the features in its embedding.
 
 The tower and its projector are the model's own, called by its own method, and stay as they are: they are not trained.
 So a picture is encoded once a run. Pictures are encoded in buckets of a fixed size, filled up with copies, so that the
@@ -18,10 +18,13 @@ from torch import Tensor, nn
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.media import FIRST, MEDIA
-from hocket.policies.picture_reader import PictureReader
+from hocket.policies.media_reader import MediaReader
 
 FAMILIES = frozenset({"llava", "smolvlm", "idefics3", "internvl"})
 """Architectures whose pictures are features in the place of tokens, at plain positions."""
+
+HEARING = frozenset({"qwen2_audio"})
+"""The same of sounds."""
 
 REFUSED = {
     "qwen2_vl": "counts a picture's positions on three axes",
@@ -62,7 +65,7 @@ class Vision:
         whole: the model of `transformers`. reader: its processor.
     """
 
-    def __init__(self, whole: Any, reader: PictureReader) -> None:
+    def __init__(self, whole: Any, reader: MediaReader) -> None:
         self.whole, self.reader = whole, reader
         whole.requires_grad_(False)
         self._features = _Features()
@@ -128,7 +131,8 @@ class Vision:
         by_shape: dict[Any, list[str]] = {}
         for picture in pictures:
             inputs = self.reader.inputs(picture)
-            by_shape.setdefault(tuple((key, value.shape) for key, value in sorted(inputs.items())), []).append(picture)
+            shapes = tuple((key, value.shape) for key, value in sorted(inputs.items()))
+            by_shape.setdefault((MEDIA.processed(picture).tokens, shapes), []).append(picture)
         for alike in by_shape.values():
             size = self._size(alike[0])
             buckets += [alike[start : start + size] for start in range(0, len(alike), size)]
@@ -144,15 +148,19 @@ class Vision:
         read = [self.reader.inputs(picture) for picture in filled]
         stacked = {key: torch.cat([inputs[key] for inputs in read]).to(device) for key in read[0]}
         with torch.autocast(device.type, enabled=False):
-            features = self.whole.get_image_features(**stacked).pooler_output
-        rows = (torch.cat(list(features)) if isinstance(features, (list, tuple)) else features).flatten(0, -2)
+            rows = self._rows_of(stacked)
         tokens = MEDIA.processed(pictures[0]).tokens
         if len(rows) != tokens * len(filled):
             raise HocketError(
                 f"the model makes {len(rows) // len(filled)} features of {MEDIA.name(pictures[0])} and its processor "
                 f"{tokens} tokens; the two are not of one checkpoint"
             )
-        return [part.clone() for part in rows.split(tokens)[: len(pictures)]]
+        return [part.clone() for part in rows.unflatten(0, (len(filled), tokens))[: len(pictures)]]
+
+    def _rows_of(self, stacked: dict[str, Tensor]) -> Tensor:
+        """The features of a bucket by the model's own method, `[B * tokens, H]`."""
+        features = self.whole.get_image_features(**stacked).pooler_output
+        return (torch.cat(list(features)) if isinstance(features, (list, tuple)) else features).flatten(0, -2)
 
     def _language(self) -> tuple[nn.Module, nn.Module]:
         return self.whole.get_decoder(), self.whole.get_output_embeddings()
@@ -177,7 +185,7 @@ def embedding_inputs(model: Any, ids: Tensor) -> dict[str, Tensor]:
     return {"inputs_embeds": vision.embedded(model.get_input_embeddings(), ids)}
 
 
-def language_part(whole: Any, reader: PictureReader) -> Any:
+def language_part(whole: Any, reader: MediaReader) -> Any:
     """The language part of a model as a causal language model on the same modules, with `vision` to read pictures by.
 
     Raises:
@@ -199,11 +207,19 @@ def language_part(whole: Any, reader: PictureReader) -> Any:
     setattr(model, model.base_model_prefix, whole.get_decoder())
     model.set_output_embeddings(_without(head, reader.token_id))
     model.generation_config = whole.generation_config
-    vision = Vision(whole, reader)
+    vision = _senses(whole, reader)
     whole.get_decoder().requires_grad_(True)
     head.requires_grad_(True)
     model.__dict__["vision"] = vision
     return model.eval()
+
+
+def _senses(whole: Any, reader: MediaReader) -> Vision:
+    if reader.kind == "image":
+        return Vision(whole, reader)
+    from hocket.policies.hearing import Hearing
+
+    return Hearing(whole, reader)
 
 
 def _without(head: nn.Linear, token: int) -> nn.Linear:

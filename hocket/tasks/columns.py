@@ -31,6 +31,8 @@ NAMES = (
     "target",
     "image",
     "images",
+    "audio",
+    "audios",
 )
 """Columns that hocket reads, as settings of a data task: `prompt=question` reads the column `question` as prompt."""
 

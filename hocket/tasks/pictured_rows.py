@@ -1,37 +1,39 @@
-"""Pictures in rows of data: parts of messages, and the columns `image` and `images` as TRL writes them."""
+"""Pictures and sounds in rows of data: parts of messages, and columns: `image`, `images` (TRL's), `audio`, `audios`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hocket.core.errors import ConfigurationError
-from hocket.core.media import pictures_in, with_pictures
-from hocket.core.parts import content_of, open_places, picture_of
+from hocket.core.media import KINDS, media_in, with_media
+from hocket.core.parts import content_of, media_of, open_places
 
-COLUMNS = ("image", "images")
+COLUMNS = {"image": "image", "images": "image", "audio": "audio", "audios": "audio"}
+"""Columns that hold media, with their kind."""
 _SAYING = ("prompt", "messages", "completion", "chosen", "rejected", "demonstration")
 _SHOWING = ("user", "tool")
-"""Roles whose messages may hold pictures."""
+"""Roles whose messages may hold media."""
+
+Media = Sequence[tuple[str, str]]
+"""Kinds and digests."""
 
 
 def with_digests(cells: Mapping[str, Any], folder: Path | None, where: str) -> dict[str, Any]:
-    """The cells of a row with pictures as digests in its messages, and without columns of pictures.
+    """The cells of a row with pictures and sounds as digests in its messages, and without columns of them.
 
-    Pictures of a column take the places that messages leave for them, `{"type": "image"}`, or stand before the words of
-    the first message of the user.
+    Those of a column take the places that messages leave for them, `{"type": "image"}` or `{"type": "audio"}`, or stand
+    before the words of the first message of the user.
 
     Raises:
-        ConfigurationError: when a picture cannot be read, or there are more or fewer than places.
+        ConfigurationError: when one cannot be read, or there are more or fewer than places.
     """
-    filled = [cells[name] for name in COLUMNS if cells.get(name) is not None]
-    sources = [source for cell in filled for source in (cell if isinstance(cell, list) else [cell])]
-    pictures = [picture_of(source, f"{where}: picture {place}", folder) for place, source in enumerate(sources)]
+    media = [item for name, kind in COLUMNS.items() for item in _column(cells.get(name), kind, folder, where)]
     row = {name: cell for name, cell in cells.items() if name not in COLUMNS}
     asks = next((name for name in ("prompt", "messages") if row.get(name) is not None), None)
     for name in _SAYING:
-        shown = pictures if name == asks or (asks is None and name in ("chosen", "rejected")) else []
+        shown = media if name == asks or (asks is None and name in ("chosen", "rejected")) else []
         if isinstance(row.get(name), (list, str)) and (shown or isinstance(row[name], list)):
             row[name] = _messages(row[name], shown, folder, f"{where}: {name}")
     if isinstance(row.get("responses"), list):
@@ -43,16 +45,24 @@ def with_digests(cells: Mapping[str, Any], folder: Path | None, where: str) -> d
     return row
 
 
-def _messages(cell: Any, pictures: Sequence[str], folder: Path | None, where: str) -> Any:
+def _column(cell: Any, kind: str, folder: Path | None, where: str) -> Media:
+    sources = [] if cell is None else cell if isinstance(cell, list) else [cell]
+    places = enumerate(sources)
+    return [(kind, media_of(kind, source, f"{where}: {KINDS[kind]} {place}", folder)) for place, source in places]
+
+
+def _messages(cell: Any, media: Media, folder: Path | None, where: str) -> Any:
     if isinstance(cell, str):
-        return [{"role": "user", "content": with_pictures(cell, pictures)}]
-    places = open_places(cell)
-    if pictures and places and places != len(pictures):
-        raise ConfigurationError(
-            f"{where} has places for {places} pictures and {len(pictures)} are given; give each one"
-        )
-    filling = iter(pictures)
-    first = not places
+        return [{"role": "user", "content": with_media(cell, media)}]
+    filling, before = {}, list[tuple[str, str]]()
+    for kind, word in KINDS.items():
+        digests, places = [digest for own, digest in media if own == kind], open_places(cell, kind)
+        if digests and places and places != len(digests):
+            raise ConfigurationError(
+                f"{where} has places for {places} {word}s and {len(digests)} are given; give each one"
+            )
+        filling[kind] = iter(digests if places else ())
+        before += [] if places else [(kind, digest) for digest in digests]
     messages = []
     for place, message in enumerate(cell):
         if not isinstance(message, Mapping) or message.get("content") is None:
@@ -60,23 +70,17 @@ def _messages(cell: Any, pictures: Sequence[str], folder: Path | None, where: st
             continue
         content = message["content"]
         if isinstance(content, list):
-            content = content_of(content, f"{where}, message {place}", folder, _taken(filling, message, places))
-        if first and pictures and message.get("role") == "user":
-            first, content = False, _before(content, pictures)
+            content = content_of(content, f"{where}, message {place}", folder, filling)
+        if before and message.get("role") == "user":
+            parts = with_media(content, before) if isinstance(content, str) else [*with_media("", before), *content]
+            before, content = [], parts
         if not isinstance(content, str) and message.get("role") not in _SHOWING:
+            word = KINDS[media_in([{"content": content}])[0][0]]
             raise ConfigurationError(
-                f"{where}, message {place}: a message of {message.get('role')!r} holds a picture; put it into one of "
+                f"{where}, message {place}: a message of {message.get('role')!r} holds a {word}; put it into one of "
                 "user or tool"
             )
         messages.append({**message, "content": content})
-    if pictures and not pictures_in(messages):
-        raise ConfigurationError(f"{where} has no message of the user's for its pictures; add one")
+    if before:
+        raise ConfigurationError(f"{where} has no message of the user's for its {KINDS[before[0][0]]}s; add one")
     return messages
-
-
-def _taken(filling: Iterator[str], message: Mapping[str, Any], places: int) -> list[str]:
-    return [digest for _, digest in zip(range(open_places([message])), filling, strict=False)] if places else []
-
-
-def _before(content: Any, pictures: Sequence[str]) -> Any:
-    return with_pictures(content, pictures) if isinstance(content, str) else [*with_pictures("", pictures), *content]

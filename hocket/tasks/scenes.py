@@ -1,4 +1,4 @@
-"""What drawn worlds have in common: colours, splits that share no scene, and a task that asks about a scene."""
+"""What worlds of scenes have in common: splits that share no scene, a task that asks about one, and colours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
-from hocket.core.media import MEDIA, with_pictures
+from hocket.core.media import MEDIA, Parts, with_pictures
 from hocket.core.pictures import picture_bytes
 from hocket.stages import Split
 from hocket.tasks.lessons import Lesson, Lessons
@@ -53,10 +53,10 @@ def colours(rng: np.random.Generator, count: int) -> list[str]:
     return [list(COLOURS)[place] for place in rng.permutation(len(COLOURS))[:count].tolist()]
 
 
-class SceneTask(TextTask, Generic[SceneT]):
-    """Questions about drawn scenes. Pretraining, training and evaluation share no scene.
+class AnyScenes(TextTask, Generic[SceneT]):
+    """Questions about scenes that are shown or played. Pretraining, training and evaluation share no scene.
 
-    A subclass gives `title`, `kinds_of`, `draw`, `paint`, `ask`, `beginner` and `verify`.
+    A subclass gives `title`, `kinds_of`, `draw`, `content`, `ask`, `beginner` and `verify`.
 
     Args:
         kinds: of questions; all without any.
@@ -79,8 +79,8 @@ class SceneTask(TextTask, Generic[SceneT]):
         """A scene that a question of this kind can be asked about."""
 
     @abstractmethod
-    def paint(self, scene: SceneT) -> Picture:
-        """The scene as a picture."""
+    def content(self, scene: SceneT, words: str, name: str, rng: np.random.Generator) -> str | Parts:
+        """The message that shows or plays a scene, which errors call by `name`, and asks about it."""
 
     @abstractmethod
     def ask(self, scene: SceneT, kind: str, rng: np.random.Generator) -> SceneQuestion:
@@ -115,10 +115,9 @@ class SceneTask(TextTask, Generic[SceneT]):
         rng = self.rng(split, number)
         scene, question = self.posed(split, rng)
         name = f"{self.title}/{split}/{number}"
-        picture = MEDIA.put(picture_bytes(self.paint(scene)), f"the picture of {name}")
         return Scenario(
             name,
-            ({"role": "user", "content": with_pictures(question.words, [picture])},),
+            ({"role": "user", "content": self.content(scene, question.words, name, rng)},),
             question.answer,
             {"kind": question.kind, **question.known},
             seed=number,
@@ -138,6 +137,18 @@ class SceneTask(TextTask, Generic[SceneT]):
             return [Lesson(tuple(scenario.messages), ({"role": "assistant", "content": text},))]
 
         return Lessons(f"how a beginner answers about {self.title}", 0, play)
+
+
+class SceneTask(AnyScenes[SceneT]):
+    """Questions about drawn scenes. A subclass gives `paint` in place of `content`."""
+
+    @abstractmethod
+    def paint(self, scene: SceneT) -> Picture:
+        """The scene as a picture."""
+
+    def content(self, scene: SceneT, words: str, name: str, rng: np.random.Generator) -> str | Parts:
+        picture = MEDIA.put(picture_bytes(self.paint(scene)), f"the picture of {name}")
+        return with_pictures(words, [picture])
 
 
 def kinds_of(settings: Mapping[str, Any]) -> list[str]:

@@ -79,8 +79,8 @@ class Engines:
             return self._beside(policy)
         if vision_of(policy.model) is not None:
             raise ConfigurationError(
-                f"engine.kind = {kind}: policy {policy.name!r} reads pictures, which only the local engine gives it; "
-                "use engine.kind = local"
+                f"engine.kind = {kind}: policy {policy.name!r} reads pictures or sounds, which only the local engine "
+                "gives it; use engine.kind = local"
             )
         return self._child(policy) if kind == "vllm" else self._server(policy)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import torch
 
-from hocket.core.media import pictures_in, reader_of, words_of
+from hocket.core.media import media_in, reader_of, words_of
 from hocket.core.packing import pack
 from hocket.policies.activation_cache import MAX_BYTES, WORTH, worth
 from hocket.policies.family import CHECKPOINTING, Checkpointing
@@ -143,14 +143,14 @@ def planned(config: Config, task: Task, learners: Iterable[Learner], *, several_
 
 
 def longest_prompt(task: Task, policy: CausalLM, most: int = LOOKED_AT) -> int:
-    """Tokens of the longest of up to `most` prompts, pictures included, what the template adds left out."""
+    """Tokens of the longest of up to `most` prompts, pictures and sounds included, what the template adds left out."""
     size = task.size("train")
     count = most if size is None else min(most, size)
     scenarios = [task.scenario("train", number) for number in range(count)]
     reader = reader_of(policy.tokenizer)
 
     def tokens(scenario: Scenario) -> int:
-        shown = [] if reader is None else [len(reader.ids(digest)) for digest in pictures_in(scenario.messages)]
+        shown = [] if reader is None else [len(reader.ids(digest)) for _, digest in media_in(scenario.messages)]
         text = "\n".join(words_of(message["content"]) for message in scenario.messages)
         return len(policy.tokenizer(text)["input_ids"]) + sum(shown)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def model_path(model: str) -> str:
-    """`nano`, `nano-vlm`, `nano-flow`, `nano-mdlm` are shipped; `smollm2`, `FILE.gguf` a file's; else folder or hub.
+    """The place of a model: `nano` and others of `SHIPPED`; `smollm2`, `FILE.gguf` a file's; else a folder or the hub.
 
     Raises:
         ConfigurationError: when a GGUF file is missing or cannot be read, see `hocket.policies.gguf`.

@@ -13,7 +13,7 @@ from hocket.core.pictures import picture_bytes
 from hocket.nano.tokenizer import added, build_tokenizer
 from hocket.nano.vision import TEMPLATE, build_processor, new_model
 
-_TEXT = {
+TEXT = {
     "hidden_size": 32,
     "intermediate_size": 48,
     "num_hidden_layers": 2,
@@ -50,7 +50,7 @@ def _tokenizer(*marks: str) -> Any:
 
 def _llava() -> tuple[Any, Any]:
     processor = build_processor()
-    words = transformers.Qwen3Config(vocab_size=122, **_TEXT)
+    words = transformers.Qwen3Config(vocab_size=122, **TEXT)
     return new_model(transformers.Qwen3ForCausalLM(words), processor, 0, width=32, layers=2), processor
 
 
@@ -64,7 +64,7 @@ def _idefics3() -> tuple[Any, Any]:
     )
     processor = transformers.Idefics3Processor(pixels, tokenizer, image_seq_len=4, chat_template=TEMPLATE)
     config = transformers.Idefics3Config(
-        text_config=transformers.LlamaConfig(vocab_size=len(tokenizer), **_TEXT),
+        text_config=transformers.LlamaConfig(vocab_size=len(tokenizer), **TEXT),
         vision_config={**_TOWER, "image_size": 16},
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
         scale_factor=2,
@@ -91,7 +91,7 @@ class PlainProcessor:
 def internvl() -> tuple[Any, Any]:
     """A model over Qwen2."""
     config = transformers.InternVLConfig(
-        text_config=transformers.Qwen2Config(vocab_size=123, **_TEXT),
+        text_config=transformers.Qwen2Config(vocab_size=123, **TEXT),
         vision_config={**_TOWER, "patch_size": [4, 4], "image_size": [16, 16], "use_mean_pooling": False},
         image_token_id=122,
         image_seq_length=4,
@@ -105,7 +105,7 @@ def internvl() -> tuple[Any, Any]:
 def smolvlm() -> tuple[Any, Any]:
     """A model over Llama."""
     config = transformers.SmolVLMConfig(
-        text_config=transformers.LlamaConfig(vocab_size=123, **_TEXT),
+        text_config=transformers.LlamaConfig(vocab_size=123, **TEXT),
         vision_config={**_TOWER, "image_size": 16},
         image_token_id=122,
         scale_factor=2,

@@ -1,6 +1,8 @@
-"""Pictures in requests for chat."""
+"""Pictures and sounds in requests for chat."""
 
 from __future__ import annotations
+
+import base64
 
 import msgspec
 import numpy as np
@@ -10,8 +12,10 @@ from hocket.apps.serve.refusals import Refusal
 from hocket.apps.serve.wire import ChatRequest, template_message
 from hocket.core.media import digest_of
 from hocket.core.pictures import data_url, picture_bytes
+from hocket.core.sounds import Sound, sound_bytes
 
 FILE = picture_bytes(np.full((4, 4, 3), 9, np.uint8))
+SOUND = sound_bytes(Sound(np.zeros(8, np.float32), 8_000))
 
 
 def asked(*parts: object, role: str = "user") -> dict[str, object]:
@@ -43,6 +47,17 @@ def test_other_addresses_are_refused(url: str, words: str) -> None:
     with pytest.raises(Refusal, match=words) as refused:
         asked(shown(url))
     assert (refused.value.status, refused.value.param) == (400, "messages")
+
+
+def test_a_sound_becomes_a_digest() -> None:
+    part = {"type": "input_audio", "input_audio": {"data": base64.b64encode(SOUND).decode(), "format": "wav"}}
+    assert asked(part) == {"role": "user", "content": [{"type": "audio", "audio": digest_of(SOUND)}]}
+    part["input_audio"]["data"] = base64.b64encode(FILE).decode()  # type: ignore[index]
+    with pytest.raises(Refusal, match="cannot be read as a sound") as refused:
+        asked(part)
+    assert refused.value.code == "invalid_audio"
+    with pytest.raises(msgspec.ValidationError, match="mp3"):
+        asked({"type": "input_audio", "input_audio": {"data": "", "format": "mp3"}})
 
 
 def test_only_users_and_tools_show_pictures() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,18 +19,23 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.media import FIRST, MEDIA, PicturedAnswer, digest_of, words_of
 from hocket.core.pictures import data_url, picture_bytes
+from hocket.core.sounds import Sound, sound_bytes
 from hocket.engine.remote_wire import text_body, tokens_body
 from hocket.engine.requests import Request
 from hocket.types import Decoding, Turn
 
 PIXELS = np.full((4, 4, 3), 7, np.uint8)
 FILE = picture_bytes(PIXELS)
+SOUND = Sound(np.zeros(8, np.float32), 8_000)
+HEARD = digest_of(sound_bytes(SOUND))
 
 
 def test_an_observation_shows_its_pictures() -> None:
     found = Observation("You are here.", pictures=(PIXELS, FILE)).beside("You are here.")
     assert found == [*[{"type": "image", "image": digest_of(FILE)}] * 2, {"type": "text", "text": "You are here."}]
     assert Observation("You are here.").beside("You are here.") == "You are here."
+    heard = Observation("", pictures=(FILE,), sounds=(SOUND, sound_bytes(SOUND))).beside("")
+    assert heard == [{"type": "image", "image": digest_of(FILE)}, *[{"type": "audio", "audio": HEARD}] * 2]
     with pytest.raises(ConfigurationError, match="the picture of an observation is of type int"):
         Observation("", pictures=(7,)).beside("")
 
@@ -101,7 +107,11 @@ def test_endpoints_get_pictures_as_data_urls() -> None:
     request = Request((1, FIRST), Decoding(), Key.of(0), messages=({"role": "user", "content": content},))
     sent = text_body(request, "far")["messages"][0]["content"]
     assert sent == [{"type": "image_url", "image_url": {"url": data_url(FILE)}}, {"type": "text", "text": "Sum?"}]
-    with pytest.raises(ConfigurationError, match="model 'far' gets token ids, and a picture has none there"):
+    played = ({"role": "user", "content": [{"type": "audio", "audio": MEDIA.put(sound_bytes(SOUND))}]},)
+    sent = text_body(Request((1, FIRST), Decoding(), Key.of(0), messages=played), "far")["messages"][0]["content"]
+    data = base64.b64encode(sound_bytes(SOUND)).decode()
+    assert sent == [{"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}]
+    with pytest.raises(ConfigurationError, match="model 'far' gets token ids, and a picture or sound has none there"):
         tokens_body(request, "far", ())
 
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol, Self
 
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
-from hocket.core.media import Parts, with_pictures
-from hocket.core.parts import picture_of
+from hocket.core.media import Parts, with_media
+from hocket.core.parts import media_of
 from hocket.types import Scenario
 
 UNREADABLE = ""
@@ -28,6 +28,7 @@ class Observation:
         news: only what happened since the agent's last move, for a conversation that keeps its history; None where
             `text` serves for both.
         pictures: what the agent sees before it reads: bytes of files, Pillow images, or arrays `[H, W, 3]` of uint8.
+        sounds: what it hears: bytes of files, `Sound`s, or mappings with `array` and `sampling_rate`.
     """
 
     text: str
@@ -35,16 +36,19 @@ class Observation:
     state: str | None = None
     news: str | None = None
     pictures: tuple[Any, ...] = ()
+    sounds: tuple[Any, ...] = ()
 
     def beside(self, words: str) -> str | Parts:
-        """The content of a message that shows the pictures and says `words`.
+        """The content of a message that shows the pictures, plays the sounds and says `words`.
 
         Raises:
-            ConfigurationError: for a picture that cannot be read.
+            ConfigurationError: for one that cannot be read.
         """
-        return with_pictures(
-            words, [picture_of(picture, "the picture of an observation", None) for picture in self.pictures]
-        )
+        sources = [("image", "picture", one) for one in self.pictures] + [
+            ("audio", "sound", one) for one in self.sounds
+        ]
+        media = [(kind, media_of(kind, one, f"the {word} of an observation", None)) for kind, word, one in sources]
+        return with_media(words, media)
 
     def told(self, remembering: bool = False) -> str:
         """What to tell an agent, legal moves included; only the news where it remembers what it was told before."""

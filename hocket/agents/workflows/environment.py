@@ -200,7 +200,11 @@ class _Table:
         question = self.workflow.question(observation, first, self.team.assignment.hint)
         aside = self._asides[place] if place < len(self._asides) else ""
         words = f"{question}\n{aside}" if aside else question
-        message = {"role": "user", "content": observation.beside(words)} if observation.pictures else words
+        message = (
+            {"role": "user", "content": observation.beside(words)}
+            if observation.pictures or observation.sounds
+            else words
+        )
         return agent(message, state=observation.state)
 
     def _credit(self, earned: Mapping[str, float]) -> None:

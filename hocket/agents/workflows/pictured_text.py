@@ -1,4 +1,4 @@
-"""Pictures in a rendered conversation: a placeholder with a mark behind it, and the tokens that stand for it."""
+"""Pictures and sounds in a rendered conversation: a placeholder with a mark behind it, and what stands for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from hocket.agents.workflows.control_tokens import SealedTokenizer
 from hocket.core.errors import ConfigurationError
-from hocket.core.media import FIRST, ReadsPictures, pictures_in
+from hocket.core.media import FIRST, KINDS, ReadsPictures, media_in
 from hocket.types import Message
 
 _OPEN, _CLOSE = "\ufdd6", "\ufdd7"
@@ -15,10 +15,10 @@ _MARK = re.compile(f"{_OPEN}([0-9a-f]+){_CLOSE}")
 
 
 class PicturedText:
-    """Rendered texts in which pictures stand, for the model of a tokenizer.
+    """Rendered texts in which pictures or sounds stand, for the model of a tokenizer.
 
     Args:
-        name: of the tokenizer, in errors. reader: what reads its pictures; None where the model reads words alone.
+        name: of the tokenizer, in errors. reader: what reads its media; None where the model reads words alone.
         words: encodes the text.
     """
 
@@ -27,31 +27,33 @@ class PicturedText:
         self._seal = "" if reader is None else words.sealed(reader.token)
 
     def check(self, messages: Sequence[Message]) -> None:
-        """Refuses pictures where the model reads none.
+        """Refuses pictures and sounds where the model reads none.
 
         Raises:
             ConfigurationError: naming the tokenizer, and what to do.
         """
-        if self._reader is None and pictures_in(messages):
+        known = None if self._reader is None else self._reader.kind
+        for kind in [kind for kind, _ in media_in(messages) if kind != known][:1]:
+            reads = "words alone" if known is None else f"{KINDS[known]}s"
             raise ConfigurationError(
-                f"a message holds a picture, and the model of {self._name} reads words alone; choose a model that "
-                "reads pictures, such as --model nano-vlm"
+                f"a message holds a {KINDS[kind]}, and the model of {self._name} reads {reads}; choose a model that "
+                f"reads {KINDS[kind]}s, such as --model {'nano-vlm' if kind == 'image' else 'nano-audio'}"
             )
 
     def marked(self, text: str, messages: Sequence[Message]) -> str:
-        """The text of messages, with the digests of their pictures behind the placeholders.
+        """The text of messages, with the digests of their media behind the placeholders.
 
         Raises:
             ConfigurationError: when the template does not show each once.
         """
         if self._reader is None:
             return text
-        digests = pictures_in(messages)
+        digests = [digest for _, digest in media_in(messages)]
         pieces = text.split(self._seal)
         if len(pieces) - 1 != len(digests):
             raise ConfigurationError(
-                f"the chat template of {self._name} shows {len(pieces) - 1} of {len(digests)} pictures; use the "
-                f"model's own template, which writes {self._reader.token} for each"
+                f"the chat template of {self._name} shows {len(pieces) - 1} of {len(digests)} "
+                f"{KINDS[self._reader.kind]}s; use the model's own template, which writes {self._reader.token} for each"
             )
         marks = [f"{self._seal}{_OPEN}{digest}{_CLOSE}" for digest in digests]
         return "".join(piece + mark for piece, mark in zip(pieces, [*marks, ""], strict=True))

@@ -13,7 +13,7 @@ def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--task", metavar="NAME", help="an atlas of your own, on this task, as in `hocket train`")
     parser.add_argument("--reward", metavar="FILE.py:NAME", action="append", help="with --task: its reward")
     parser.add_argument(
-        "--model", metavar="PATH", help="with --task: nano, nano-vlm, smollm2, a model folder or a hub name"
+        "--model", metavar="PATH", help="with --task: nano, nano-vlm, nano-audio, smollm2, a folder or a hub name"
     )
     parser.add_argument("--steps", type=int, metavar="N", help="with --task: steps of a run (40)")
     parser.add_argument("--fill", action="store_true", help="make the runs of the library's atlas that are lacking")

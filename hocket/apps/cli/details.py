@@ -61,7 +61,7 @@ EVAL = """Measures a run or a model on unseen scenarios.
   hocket eval RUN --against RUN2 --judge X     how often RUN's answers win over RUN2's
                                                (docs/judges.md)
   hocket eval RUN --against nano               against a model, by the task's verdicts
-  hocket eval RUN --blind                      with grey pictures (docs/media.md)
+  hocket eval RUN --blind                      with grey pictures, or silence (docs/media.md)
   hocket eval RUN --search beam                answers found with its value function
                                                (docs/search.md)"""
 

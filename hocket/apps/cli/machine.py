@@ -15,8 +15,8 @@ from hocket.apps.cli.output import Pairs, emit, err, out
 
 def pretrain(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket pretrain`."""
-    if options.what == "vlm":
-        return _pretrain_vlm(options)
+    if options.what != "words":
+        return _pretrain_senses(options)
     from hocket.nano.pretrain import Pretraining
     from hocket.nano.pretrain import pretrain as make
 
@@ -31,17 +31,21 @@ def pretrain(options: argparse.Namespace, pairs: Pairs) -> int:
     return 0
 
 
-def _pretrain_vlm(options: argparse.Namespace) -> int:
+def _pretrain_senses(options: argparse.Namespace) -> int:
+    from hocket.nano.hearing import HearingPretraining, pretrain_hearing
     from hocket.nano.sight import SightPretraining, pretrain_sight
 
-    settings = SightPretraining() if options.seed is None else SightPretraining(seed=options.seed)
-    console = err()
+    sees, seed, console = options.what == "vlm", {} if options.seed is None else {"seed": options.seed}, err()
 
     def show(found: dict[str, Any]) -> None:
         console.print(f"{found['stage']} step {found['step']:5d}  loss {found['loss']:.3f}")
 
-    emit(pretrain_sight(settings, Path(options.out), progress=show))
-    console.print(f"the base is in {options.out}; train it with `hocket train --task digits --model {options.out}`")
+    out, task = Path(options.out), "digits" if sees else "tones"
+    if sees:
+        emit(pretrain_sight(SightPretraining(**seed), out, progress=show))
+    else:
+        emit(pretrain_hearing(HearingPretraining(**seed), out, progress=show))
+    console.print(f"the base is in {out}; train it with `hocket train --task {task} --model {out}`")
     return 0
 
 

@@ -270,8 +270,9 @@ def build_parser(chosen: str = "") -> _Parser:
         if one.name == chosen:
             _brought(added, one.load())
     _arena(command("arena", "let policies, models, scripts and people play in one world", AGENTS, details=ARENA))
-    pretrain = command("pretrain", "train a nano base again, from generated text or pictures", SYSTEM)
-    pretrain.add_argument("--what", choices=("words", "vlm"), default="words", help="the base, or nano-vlm over it")
+    pretrain = command("pretrain", "train a nano base again, from generated text, pictures or sounds", SYSTEM)
+    what = "the base, or nano-vlm or nano-audio over it"
+    pretrain.add_argument("--what", choices=("words", "vlm", "audio"), default="words", help=what)
     pretrain.add_argument("--seed", type=int, default=None)
     pretrain.add_argument("--out", default="nano-base", metavar="DIR")
     microscope = command("microscope", "show what recipes compute from one recorded batch", METHODS, details=MICROSCOPE)
@@ -318,7 +319,7 @@ def _train(parser: _Parser) -> None:
         ("--task", "NAME", "a task, a data file, hub:OWNER/NAME or FILE.py:NAME (sums)"),
         ("--eval-task", "NAME", "another task to evaluate on (the task's unseen scenarios)"),
         ("--recipe", "NAME", "a method, or FILE.py:NAME (grpo)"),
-        ("--model", "PATH", "nano, nano-vlm, smollm2, a folder, FILE.gguf or a hub name"),
+        ("--model", "PATH", "nano, nano-vlm, nano-audio, smollm2, a folder, FILE.gguf or a hub name"),
         ("--workflow", "NAME", "a workflow, or FILE.py:NAME (one answer a prompt)"),
         ("--tools", "NAMES", "calculator, python, search:PATH or mcp:COMMAND"),
         ("--judge", "NAME", "a model, a run, a URL or FILE.py:FUNCTION (rule)"),
@@ -357,7 +358,7 @@ def _eval(parser: _Parser) -> None:
     parser.add_argument("--answers", metavar="FILE", help="append the greedy answers to this file, a line of JSON each")
     parser.add_argument("--format", choices=("lm-eval",), help="also write the files of lm-evaluation-harness")
     parser.add_argument("--out", metavar="DIR", help="with --format: the folder to write into (lm-eval)")
-    parser.add_argument("--blind", action="store_true", help="show grey pictures: what words alone give")
+    parser.add_argument("--blind", action="store_true", help="show grey pictures, play silence: what words alone give")
     parser.add_argument("--against", metavar="RUN2", help="a run or model to compare answers with")
     beside = "with --task SHIFTED: what RUN loses there to RUN2, trained there, on the same scenarios"
     parser.add_argument("--beside", metavar="RUN2", help=beside)
@@ -397,7 +398,7 @@ def _study(parser: _Parser) -> None:
     parser.add_argument("--tokens", type=int, metavar="N", help="budget of a run in sampled tokens instead of answers")
     parser.add_argument("--task", metavar="NAME", action="append", help="a task, as in `hocket train`; one or several")
     parser.add_argument(
-        "--model", metavar="PATH", help="nano, nano-vlm, smollm2, a model folder, FILE.gguf or a hub name"
+        "--model", metavar="PATH", help="nano, nano-vlm, nano-audio, smollm2, a folder, FILE.gguf or a hub name"
     )
     parser.add_argument("--seeds", type=int, metavar="N", help="test seeds of every recipe and task (5)")
     parser.add_argument("--steps", type=int, metavar="N", help="budget of a run: steps (30)")

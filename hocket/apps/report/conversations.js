@@ -301,9 +301,12 @@ function observation(message, one, agent) {
   }
   const pictured = speaker ? null : first ? first.messages[message.seen[1]] : message;
   for (const name of (pictured && pictured.pictures) || []) {
-    const picture = make("img", "picture");
-    picture.alt = "picture " + name + ((recorded.pictures || {})[name] ? "" : " (in the run's folder media)");
-    if ((recorded.pictures || {})[name]) picture.src = recorded.pictures[name];
+    const source = (recorded.pictures || {})[name];
+    const sounds = (source || "").startsWith("data:audio/");
+    const picture = make(sounds ? "audio" : "img", sounds ? "sound" : "picture");
+    if (sounds) picture.controls = true;
+    else picture.alt = "picture " + name + (source ? "" : " (in the run's folder media)");
+    if (source) picture.src = source;
     node.append(picture);
   }
   for (const call of message.calls || []) node.append(callOf(call));

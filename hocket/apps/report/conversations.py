@@ -9,14 +9,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from hocket.core import sums
-from hocket.core.media import pictures_in
+from hocket.core.media import media_in
 from hocket.train.answers import content
 
 Data = dict[str, Any]
 Row = Mapping[str, Any]
 
 NAMED = 12
-"""Characters of a picture's digest by which a page names it."""
+"""Characters of a picture's or sound's digest by which a page names it."""
 
 _CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 
@@ -200,7 +200,7 @@ class Conversations:
 
 
 def _pictures(message: Row) -> Data:
-    names = [digest[:NAMED] for digest in pictures_in([message])]
+    names = [digest[:NAMED] for _, digest in media_in([message])]
     return {"pictures": names} if names else {}
 
 

@@ -120,8 +120,8 @@ def evaluate_run(
     `source` is a run folder (its `last` or `best` checkpoint, its task unless `task` says otherwise) or a model's.
     Where the task names a way of playing, sampled success stands beside, the one that it names first.
     Greedy answers are added to the file `answers`, see `hocket.core.answers`. With `trust` a run that others wrote may
-    run the code that it names. `blind` shows a grey picture of the same size in place of each. The files of
-    lm-evaluation-harness are written into the folder `results`.
+    run the code that it names. `blind` shows a grey picture in place of each, and plays silence in place of
+    sounds. The files of lm-evaluation-harness are written into the folder `results`.
     """
     loaded = load(source, pairs, task=task, which=which, trust=trust)
     if blind:
@@ -177,16 +177,16 @@ def evaluate_run(
 
 
 def _blindfold(subject: EvaluationSubject) -> None:
-    """Has the models read grey pictures.
+    """Has the models read grey pictures and silence.
 
     Raises:
-        ConfigurationError: when none of them reads pictures.
+        ConfigurationError: when none of them reads pictures or sounds.
     """
     actors = getattr(subject.parts.player, "actors", {}).values()
     readers = [reader for actor in actors if (reader := reader_of(actor.chat.tokenizer)) is not None]
     if not readers:
         raise ConfigurationError(
-            f"--blind is for models that read pictures; {subject.config.model} reads none: drop it"
+            f"--blind is for models that read pictures or sounds; {subject.config.model} reads none: drop it"
         )
     for reader in readers:
         reader.blind = True

@@ -19,7 +19,7 @@ ROOM = 6_000_000
 """Characters of conversations that a page holds at most, shared by its steps."""
 
 PICTURE_ROOM = 4_000_000
-"""Bytes of pictures that a page holds at most."""
+"""Bytes of pictures and sounds that a page holds at most."""
 
 ROWS = 256
 """Groups listed per step at most."""
@@ -50,7 +50,7 @@ def recorded_step(
 
 
 def pictures_shown(run: RunRecord, steps: Sequence[Data]) -> dict[str, str]:
-    """The pictures that conversations show, by the beginnings of their digests, as data URLs; those that fit."""
+    """The pictures and sounds in conversations, by the beginnings of their digests, as data URLs; those that fit."""
     folder = run.path / "media"
     turns = [turn for step in steps for row in step["groups"] for turn in row.get("turns", ())]
     shown = dict.fromkeys(

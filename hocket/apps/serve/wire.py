@@ -48,8 +48,21 @@ class PicturePart(Struct, tag="image_url", tag_field="type"):
     image_url: PictureUrl
 
 
+class SoundData(Struct):
+    """The file of a sound in base64."""
+
+    data: str
+    format: Literal["wav"] = "wav"
+
+
+class SoundPart(Struct, tag="input_audio", tag_field="type"):
+    """A sound in a message."""
+
+    input_audio: SoundData
+
+
 Content = str | Annotated[list[TextPart], Meta(min_length=1)]
-PicturedContent = str | Annotated[list[TextPart | PicturePart], Meta(min_length=1)]
+PicturedContent = str | Annotated[list[TextPart | PicturePart | SoundPart], Meta(min_length=1)]
 
 
 class CalledFunction(Struct):
@@ -289,7 +302,7 @@ def template_message(message: ChatMessage) -> dict[str, Any]:
     """A message as a chat template takes it.
 
     Raises:
-        Refusal: for a picture that cannot be read.
+        Refusal: for a picture or sound that cannot be read.
     """
     content = _text(message.content)
     match message:
@@ -303,8 +316,8 @@ def template_message(message: ChatMessage) -> dict[str, Any]:
     return {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}
 
 
-def _text(content: str | Sequence[TextPart | PicturePart] | None) -> Any:
-    """A message's text, or its parts where there are pictures among them."""
+def _text(content: str | Sequence[TextPart | PicturePart | SoundPart] | None) -> Any:
+    """A message's text, or its parts where there are pictures or sounds among them."""
     if content is None or isinstance(content, str):
         return content or ""
     texts = [part.text for part in content if isinstance(part, TextPart)]
@@ -313,7 +326,8 @@ def _text(content: str | Sequence[TextPart | PicturePart] | None) -> Any:
     try:
         return content_of([msgspec.to_builtins(part) for part in content], "a message", None)
     except ConfigurationError as error:
-        raise Refusal(400, str(error), code="invalid_image", param="messages") from error
+        sounds = any(isinstance(part, SoundPart) for part in content)
+        raise Refusal(400, str(error), code="invalid_audio" if sounds else "invalid_image", param="messages") from error
 
 
 def _template_call(call: ToolCall) -> dict[str, Any]:
