@@ -139,7 +139,7 @@ def books_of(order: Order, pictures: Tensor, key: Key) -> Tensor:
 def _means(vectors: Tensor, key: Key) -> Tensor:
     """`CODES` means of vectors `[N, C]`; one that nothing is nearest to stays where it is."""
     chosen = key.numpy().permutation(len(torch.unique(vectors, dim=0)))[:CODES]
-    means = torch.unique(vectors, dim=0)[torch.from_numpy(chosen)]
+    means: Tensor = torch.unique(vectors, dim=0)[torch.from_numpy(chosen)]
     for _ in range(_ROUNDS):
         label = nearest(vectors, means)
         count = torch.bincount(label, minlength=CODES)

@@ -91,7 +91,7 @@ class TokenPainter:
     """
 
     granularity = Level.TRAJECTORY
-    default_lr = 1e-3
+    default_lr = 4e-4
 
     def __init__(self, name: str, order: Order, key: Key) -> None:
         self.name, self.version, self.order = name, 0, order

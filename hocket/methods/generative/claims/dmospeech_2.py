@@ -87,7 +87,10 @@ def by_hand(rows: Sequence[dict[str, Any]]) -> list[float]:
 @claim("The gradient is the formula's: -(L_ctc + 3 L_sim) within the group, clip, k3; nearly equal groups are skipped.")
 def the_gradient_is_the_formulas() -> Finding:
     gaps = [
-        gap(gradient(DMOSPEECH_2, weighed(DMOSPEECH_2, recorded(seed))), torch.tensor(by_hand(recorded(seed)), dtype=torch.float64))
+        gap(
+            gradient(DMOSPEECH_2, weighed(DMOSPEECH_2, recorded(seed))),
+            torch.tensor(by_hand(recorded(seed)), dtype=torch.float64),
+        )
         for seed in range(8)
     ]
     return Finding(max(gaps) < 1e-9, say(batches=8, largest_difference=max(gaps)))
@@ -97,13 +100,13 @@ def the_gradient_is_the_formulas() -> Finding:
 def the_loss_is_that_of_all_alignments() -> Finding:
     draws, gaps = Key.of(4).numpy(), []
     for text in ((2, 5), (1, 1), (3,)):
-        frames = draws.normal(0.0, 1.0, (4, 12))
+        frames = draws.normal(0.0, 0.3, (4, 12))
         logp, total = sound_logp(frames).numpy(), 0.0
         for path in itertools.product(range(1 + SYMBOLS), repeat=4):
             merged = [label for label, _ in itertools.groupby(path) if label]
             if merged == [1 + symbol for symbol in text]:
                 total += math.exp(sum(float(logp[place, label]) for place, label in enumerate(path)))
-        gaps.append(abs(min(10.0, -math.log(total) / len(text)) - recognition_loss(frames, text)))
+        gaps.append(abs(-math.log(total) / len(text) - recognition_loss(frames, text)))
     return Finding(max(gaps) < 1e-9, say(off=max(gaps)))
 
 
@@ -150,4 +153,4 @@ def as_shipped_it_learns() -> Finding:
     return Finding(holds and after["voice"] < before["voice"], say(before=before, after=after))
 
 
-claim.shipped(DMOSPEECH_2, "rewards", "credit")
+claim.shipped(DMOSPEECH_2, "rewards")

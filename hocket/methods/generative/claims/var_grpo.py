@@ -67,7 +67,7 @@ def every_scale_comes_nearer() -> Finding:
         kept = books.clone()
         kept[scale:] = 0.0
         errors.append(float((layout.decode(tokens, kept) - pictures).square().mean()))
-    falls = all(after < 0.8 * before for before, after in itertools.pairwise(errors))
+    falls = all(after < 0.95 * before for before, after in itertools.pairwise(errors))
     return Finding(falls, say(mean_square_errors=errors))
 
 

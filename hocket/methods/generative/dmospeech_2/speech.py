@@ -77,8 +77,8 @@ def drawn_utterance(draws: np.random.Generator) -> Utterance:
 
 
 def recorded_frames(utterance: Utterance, draws: np.random.Generator) -> float:
-    """How long a person took to say it: some hurry and some drawl, by a factor of e^0.45 as a deviation."""
-    return utterance.natural * math.exp(float(draws.normal(0.0, 0.45)))
+    """How long a person took to say it: some hurry and some drawl, by a factor of e^0.7 as a deviation."""
+    return utterance.natural * math.exp(float(draws.normal(0.0, 0.7)))
 
 
 def utter(utterance: Utterance, frames: int, draws: np.random.Generator) -> Rows:

@@ -74,7 +74,7 @@ class SpokenSymbols:
         return Scenario(f"{self.name}/{split}/{number}", seed=2 * number + (split == "eval"))
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
-        return {"steps": 60, "curriculum.prompts": 16, "rollout.samples": 16}
+        return {"steps": 60, "curriculum.prompts": 16, "rollout.samples": 16, "update.lr": 3e-3}
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """`pace`: frames over those that this voice would take; `voice`: distance from the voice asked for."""
