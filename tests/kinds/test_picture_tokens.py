@@ -78,7 +78,8 @@ def test_training_and_evaluation_ask_for_different_pictures() -> None:
     assert task.scenario("train", 0).messages[-1]["content"].count(",") == 1
 
 
-def test_pretraining_lowers_the_loss_and_is_what_the_file_holds(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_pretraining_writes_the_generator_that_it_makes(tmp_path: Path) -> None:
     first = pretrain("scales", tmp_path / "first.safetensors", 2)
     held = load_file(tmp_path / "first.safetensors")
     assert all(torch.equal(weight, held[name]) for name, weight in first.module.state_dict().items())
@@ -110,7 +111,7 @@ def test_a_symbol_sounds_for_its_share_and_stops_when_out_of_breath() -> None:
     natural = round(utterance.natural)
     label = (utter(utterance, natural, Key.of(8).numpy()) @ spectra().T).argmax(1)
     first = lengths()[2] / (lengths()[2] + lengths()[5]) * natural
-    assert abs(int((label == 2).sum()) - first) <= 1
+    assert abs(int((label == 2).sum()) - first) < 2  # The frame at the border is of both.
     stretched = np.linalg.norm(utter(utterance, 3 * natural, Key.of(8).numpy()), axis=1) < 1.0
     assert stretched.sum() == 4  # Two frames of silence in each symbol.
     assert utter(utterance, 0, Key.of(8).numpy()).shape == (1, 12)
