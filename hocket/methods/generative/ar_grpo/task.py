@@ -118,8 +118,9 @@ class DigitTokens:
         return Scenario(f"digit-tokens/{split}/{number}", prompt, metadata=metadata, seed=number)
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
-        settings = {"steps": 40, "curriculum.prompts": 16, "rollout.samples": 8}
-        return {**settings, "decoding.guidance": 1.5} if self.order == "raster" else settings
+        if self.order == "raster":
+            return {"steps": 40, "curriculum.prompts": 16, "rollout.samples": 8, "decoding.guidance": 1.5}
+        return {"steps": 40, "curriculum.prompts": 32, "rollout.samples": 8}
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """Shares of digits and of strokes as asked."""
