@@ -24,11 +24,13 @@ class OnePolicy(Kind):
     Attributes:
         takes_model: whether `--model` names the network to begin with. takes_run: whether it names a run whose weights
             a network of the task begins with.
+        guided: whether its policy knows `decoding.guidance` without a model to choose.
         instead: recipes to use where one samples words or has problems invented.
     """
 
     takes_model: bool = False
     takes_run: bool = False
+    guided: bool = False
     instead: str = "ppo, a2c or ippo"
 
     @abstractmethod
@@ -66,7 +68,7 @@ class OnePolicy(Kind):
                 f"{model}--lora, --workflow and --engine are for language models; task {task.name} is {self.name}, "
                 "so drop them"
             )
-        if config.decoding.guidance != 1.0 and not self.takes_model:
+        if config.decoding.guidance != 1.0 and not (self.takes_model or self.guided):
             raise ConfigurationError(
                 f"decoding.guidance is for samplers that read prompts; task {task.name} is {self.name}, so drop it"
             )

@@ -1,0 +1,1 @@
+"""DMOSpeech 2: reinforcement learning of how long an utterance is to be."""
