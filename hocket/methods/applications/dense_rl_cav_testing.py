@@ -6,17 +6,17 @@ of proposals, one for each surrogate of the vehicle under test, and weighed:
     q_alpha(x) = sum_k alpha_k q_k(x),   mu = mean( 1[crash] p(x) / q_alpha(x) ).
 
 A surrogate k that is driven by formula gives `Q_k(s, a)`, its chance of a crash after what the other car does, and
-`q_k(a | s)` is proportional to `p(a | s) Q_k(s, a)` where a crash is still open, `p` elsewhere and in a share of cases.
-Whatever the weights alpha the estimate is unbiased; they decide how many tests it takes. First tests of the real vehicle
-give its own `Q(s, a)`: moments in which no surrogate can crash any more are dropped, and the others linked (dense
-learning). Then, over the different crashes x that these tests met,
+`q_k(a | s)` is proportional to `p(a | s) Q_k(s, a)` where a crash is still open, to `p` elsewhere and in a share of
+cases. Whatever the weights alpha the estimate is unbiased; they decide how many tests it takes. First tests x of the
+real vehicle give its own `Q(s, a)`: moments in which no surrogate can crash any more are dropped, and the others linked
+(dense learning). Then
 
-    alpha = argmin over the simplex of  sum_x (q_alpha(x) - q*(x))^2 / q*(x),   q*(x) = prod_t p Q / sum_a p Q,
+    alpha = argmin over the simplex of  sum_x (q_alpha(x) - q*(x))^2 / (q_0(x) q(x)),   q*(x) = 1[crash] prod_t p Q / V,
 
-a quadratic programme; with all crashes its objective is the variance of the estimate to second order. The abstract
-states the mixture, the programme and dense learning, not what is regressed on what; the form above is chosen here, and
-the road is a small one with a car ahead that keeps its speed, brakes or accelerates. There is no learner of policies,
-so this is no recipe.
+with q_0 what they were drawn from and q the mixture so far: a quadratic programme, solved a few times. At its fixed
+point it has the least variance on these tests. The abstract states the mixture, the programme and dense learning, not
+what is regressed on what; the form above is chosen here, and the road is a small one with a car ahead that keeps its
+speed, brakes or accelerates. There is no learner of policies, so this is no recipe.
 """
 
 from __future__ import annotations
@@ -173,21 +173,20 @@ def dense_values(tests: Tests, surrogates: Array) -> tuple[Array, Array]:
     return value, tried
 
 
-def fitted_weights(tests: Tests, proposals: Array, surrogates: Array) -> Array:
-    """The weights `[K]` of the quadratic programme, by the crashes of these tests; equal ones where they met none."""
+def fitted_weights(tests: Tests, proposals: Array, surrogates: Array, rounds: int = 8) -> Array:
+    """The weights `[K]` of the quadratic programme, by tests that were drawn with equal ones."""
     value, _ = dense_values(tests, surrogates)
     # Where no crash is known the car ahead does as on the road.
     weighed = HABITS * np.where((value > 0).any(-1, keepdims=True), value, 1.0)
     optimal = weighed / weighed.sum(-1, keepdims=True)
-    chosen = np.unique(tests.action[tests.crashed], axis=0)
-    if not len(chosen):
-        return np.full(len(proposals), 1 / len(proposals))
-    places = [np.flatnonzero((tests.action == row).all(1))[0] for row in chosen]
-    crashes = Tests(*(part[places] for part in (tests.gap, tests.closing, tests.action, tests.crashed)))
-    target = likelihoods(crashes, optimal[None])[0]
-    kept = target > 0
-    root = np.sqrt(target[kept])
-    return nearest_on_simplex((likelihoods(crashes, proposals)[:, kept] / root).T, root)
+    chances_of = likelihoods(tests, proposals)
+    target = tests.crashed * likelihoods(tests, optimal[None])[0]
+    even = np.full(len(proposals), 1 / len(proposals))
+    alpha, drawn_by = even, even @ chances_of
+    for _ in range(rounds):
+        scale = 1 / np.sqrt(drawn_by * (alpha @ chances_of))
+        alpha = (alpha + nearest_on_simplex((chances_of * scale).T, target * scale)) / 2
+    return np.asarray(alpha, np.float64)
 
 
 def nearest_on_simplex(columns: Array, target: Array) -> Array:

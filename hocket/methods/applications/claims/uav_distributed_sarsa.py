@@ -156,7 +156,8 @@ def sarsa_and_q_learning_earn_equally_much() -> Finding:
 
 
 @claim(
-    "In Claus and Boutilier's penalty game independent learners find no best pair: they settle for a fifth of the optimum."
+    "In Claus and Boutilier's penalty game independent learners find no best pair: they settle for a fifth of what it "
+    "pays."
 )
 def in_the_penalty_game_independent_learners_fall_short() -> Finding:
     world, solver, key = penalty(2), DistributedSarsa(episodes=10, decay=20), Key.of(0)
