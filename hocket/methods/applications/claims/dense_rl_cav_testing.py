@@ -173,8 +173,8 @@ def _needed(alpha: Array | None) -> float:
 
 
 @claim(
-    "Weights from 2,000 first tests need fewer tests than equal ones, than any single surrogate and than the road as it "
-    "is, and at most a tenth more than the best weights of a grid; in each of 3 seeds, by exact variances."
+    "Weights from 2,000 first tests need fewer tests than equal ones, than any single surrogate and than the road as "
+    "it is, and at most a tenth more than the best weights of a grid; in each of 3 seeds, by exact variances."
 )
 def weights_from_first_tests_need_fewer_tests() -> Finding:
     values, proposals = _surrogates()
