@@ -111,8 +111,9 @@ def optimised(
             centre = actions.detach()[None]
             tried = torch.cat([centre, centre + width * noise, centre - width * noise])
             with torch.no_grad():
-                loss, *paid = played(tried, target.expand(len(tried), -1)).split([1, pairs, pairs])
-            actions.grad = ((paid[0] - paid[1])[:, None, None] * noise).mean(0) / (2 * width)
+                lost = played(tried, target.expand(len(tried), -1))
+            loss, rise = lost[:1], lost[1 : pairs + 1] - lost[pairs + 1 :]
+            actions.grad = (rise[:, None, None] * noise).mean(0) / (2 * width)
         else:
             optimiser.zero_grad()
             loss = played(actions[None], target[None])

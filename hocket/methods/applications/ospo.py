@@ -26,65 +26,67 @@ from numpy.typing import NDArray
 
 from hocket.core.batch import Batch, Occurrences
 from hocket.core.errors import ConfigurationError
-from hocket.core.joint import apart
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
 from hocket.core.segments import suffix_sum
 from hocket.core.signals import rewards_by_occurrence
 from hocket.core.worlds import JointEnvironment, Moved, Seat
 from hocket.credit.formulas import centred, scaled
+from hocket.credit.sequential_agents import simultaneous
 from hocket.methods.marl.ippo import IPPO
 from hocket.objectives.entropy import EntropyBonus
-from hocket.stages import Credit
+from hocket.stages import Correction, Credit
 from hocket.tasks.form import TaskForm
 from hocket.tasks.joint import JointTask
 from hocket.tasks.worlds import native_task
 
 
 @dataclass(frozen=True)
-class FleetRelative(Credit):
-    """`A_i = (r_i - mean_j r_j) / (std_j r_j + epsilon)` over the vehicles j of the same moment of an episode.
-
-    Decisions of weight 0 enter no statistic and get 0, as does a moment in which all earn the same.
+class StepReward(Credit):
+    """A decision's credit is what it earned, and with a `discount` above 0 what its agent earns later, discounted.
 
     Attributes:
-        discount: of what a vehicle earns later, in [0, 1); 0 counts the one step alone. epsilon: added to the
-            deviation, whose sum of squares is divided by the number of vehicles.
+        discount: in [0, 1).
     """
 
     discount: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.discount < 1:
+            raise ValueError(f"discount must be in [0, 1), not {self.discount}")
+
+    def __call__(self, batch: Batch) -> Occurrences:
+        """The batch's occurrences with advantages `[E]` float64."""
+        occurrences = batch.occurrences
+        earned = rewards_by_occurrence(batch)
+        worth = suffix_sum(earned, occurrences.trajectory, batch.trajectories, discount=self.discount)
+        return replace(occurrences, advantage=worth)
+
+
+@dataclass(frozen=True)
+class FleetRelative(Correction):
+    """Credit against that of the agents that acted at the same time: `(c_i - mean_j c_j) / (std_j c_j + epsilon)`.
+
+    Decisions of weight 0 enter no statistic and get 0, as does a moment in which all have the same.
+
+    Attributes:
+        epsilon: added to the deviation, whose sum of squares is divided by the number of agents.
+    """
+
     epsilon: float = 1e-6
 
     def __post_init__(self) -> None:
-        if not 0 <= self.discount < 1 or self.epsilon < 0:
-            raise ValueError(
-                f"discount must be in [0, 1) and epsilon at least 0, not {self.discount} and {self.epsilon}"
-            )
+        if self.epsilon < 0:
+            raise ValueError(f"epsilon must be at least 0, not {self.epsilon}")
 
-    def __call__(self, batch: Batch) -> Occurrences:
-        """The batch's occurrences with advantages `[E]` float64.
-
-        Raises:
-            ConfigurationError: where agents do not act at the same time.
-        """
-        occurrences = batch.occurrences
-        if batch.time is None:
-            raise ConfigurationError(
-                "FleetRelative compares agents that act at the same time; take a task such as fleet"
-            )
-        time = batch.time[occurrences.decision]
-        earned = rewards_by_occurrence(batch)
-        if self.discount:
-            own = apart(batch).occurrences.trajectory
-            weight = self.discount ** time.double()
-            earned = suffix_sum(earned * weight, own, int(own.max()) + 1 if len(own) else 0) / weight
+    def __call__(self, batch: Batch) -> Batch:
+        """The batch with these advantages, `[E]` float64."""
+        occurrences, moment, size = batch.occurrences, *simultaneous(batch)
         used = occurrences.weight != 0
-        moments = occurrences.trajectory[used] * (int(time.max()) + 1 if len(time) else 1) + time[used]
-        codes, group = torch.unique(moments, return_inverse=True)
-        middle = centred(earned[used], group, len(codes))
-        advantage = torch.zeros(len(earned), dtype=torch.float64)
-        advantage[used] = scaled(middle, middle, group, len(codes), ddof=0, epsilon=self.epsilon)
-        return replace(occurrences, advantage=advantage)
+        middle = centred(occurrences.advantage.double()[used], moment[used], size)
+        advantage = torch.zeros(len(used), dtype=torch.float64)
+        advantage[used] = scaled(middle, middle, moment[used], size, ddof=0, epsilon=self.epsilon)
+        return batch.credited(advantage=advantage)
 
 
 @dataclass(frozen=True)
@@ -238,6 +240,7 @@ OSPO = IPPO.but(
     },
     task="fleet",
     requires=(Requirement.AGENTS,),
-    credit=FleetRelative(),
+    credit=StepReward(),
+    correction=FleetRelative(),
     regularisers=(EntropyBonus(coefficient=0.01),),
 )

@@ -88,10 +88,10 @@ def starts(count: int, octants: int, key: Key) -> Tensor:
     return torch.stack([place, torch.from_numpy(draw.normal(0, 0.2, (count, 2)))], 1)
 
 
-def point_mass(policy: Callable[[Tensor], Tensor], state: Tensor, moments: int = 30, step: float = 0.15) -> Tensor:
-    """What a point mass loses `[B]` under a policy of position and velocity: mean squared distance and effort.
+def point_mass(policy: Callable[[Tensor], Tensor], state: Tensor, moments: int = 12, step: float = 0.15) -> Tensor:
+    """What a point mass loses `[B]` under a policy of position and velocity: mean distance to a ring, and effort.
 
-    It is to come to the origin; a wind whirls around it, turned against the position by a right angle.
+    It is to come to the ring of radius 1 around the origin, against a wind that whirls around it.
     """
     place, velocity = state.unbind(1)
     lost = torch.zeros(len(state), dtype=state.dtype)
@@ -100,7 +100,7 @@ def point_mass(policy: Callable[[Tensor], Tensor], state: Tensor, moments: int =
         wind = 0.6 * torch.stack([-place[:, 1], place[:, 0]], 1)
         velocity = velocity + step * (force + wind)
         place = place + step * velocity
-        lost = lost + ((place**2).sum(1) + 0.05 * (force**2).sum(1)) / moments
+        lost = lost + (((place**2).sum(1) - 1) ** 2 + 0.02 * (force**2).sum(1)) / moments
     return lost
 
 

@@ -17,6 +17,7 @@ from hocket.methods.applications.dense_rl_cav_testing import (
     MOMENTS,
     SURROGATES,
     UNDER_TEST,
+    Actions,
     Array,
     Tests,
     Vehicle,
@@ -38,9 +39,9 @@ EVEN = np.full(len(SURROGATES), 1 / len(SURROGATES))
 
 
 @functools.cache
-def _every() -> tuple[Array, Array]:
+def _every() -> tuple[Actions, Array]:
     """Everything that the car ahead may do, `[3^T, T]`, and how likely it is on the road."""
-    actions = np.array(list(itertools.product(range(3), repeat=MOMENTS)))
+    actions = np.array(list(itertools.product(range(3), repeat=MOMENTS)), np.int64)
     return actions, np.array([np.prod([HABITS[action] for action in row]) for row in actions])
 
 
@@ -159,7 +160,7 @@ def the_programmes_weights_are_on_the_simplex() -> Finding:
 @functools.cache
 def _all_tests() -> tuple[Tests, Array]:
     """All tests of the vehicle, and how likely each surrogate's proposal draws them, `[K, n]`."""
-    tests = driven(UNDER_TEST, _every()[0].astype(np.int64))
+    tests = driven(UNDER_TEST, _every()[0])
     return tests, likelihoods(tests, _surrogates()[1])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
@@ -13,11 +12,10 @@ from hocket import tasks
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.core.signals import paid_at_decisions
 from hocket.lab.claims.harness import Claims, Finding, say
-from hocket.lab.claims.shipped_check import configured
+from hocket.lab.claims.shipped_check import ShippedRun, configured
 from hocket.lab.toys.teams import by_chance, trained
-from hocket.methods.applications.ospo import OSPO, Fleet, FleetRelative, Trips
+from hocket.methods.applications.ospo import OSPO, Fleet, Trips
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
 from hocket.types import Assignment
@@ -44,7 +42,8 @@ def advantages_are_standardised_by_the_fleet() -> Finding:
         for number in np.unique(episode)
     }
     for discount in (0.0, 0.9):
-        given = FleetRelative(discount=discount)(paid_at_decisions(batch, torch.from_numpy(rewards))).advantage.numpy()
+        recipe = OSPO.but(**{"credit.discount": discount})
+        given = recipe.compute_credit(batch, recipe.init(), {})[0].occurrences.advantage.numpy()
         for number, table in paid.items():
             worth = table.copy()
             for moment in reversed(range(table.shape[1] - 1)):
@@ -73,7 +72,7 @@ def the_nearest_serves_an_order() -> Finding:
                     ways = [int(abs(before[copy, other] - rider).sum()) for other in range(4)]
                     rivals = [other for other in range(4) if chosen[copy, other] == order]
                     conflicts += len(rivals) > 1
-                    if min(rivals, key=lambda other, ways=ways: (ways[other], other)) == vehicle:
+                    if min(rivals, key=ways.__getitem__) == vehicle:
                         paid, stands = 1 - ways[vehicle] / 6, book.goals[copy, moment, order]
                 wrong += abs(float(moved.rewards[copy, vehicle]) - paid) > 1e-12
                 wrong += bool((book.places[copy, vehicle] != stands).any())
@@ -132,4 +131,10 @@ def it_earns_no_less_than_ppo_with_a_critic() -> Finding:
     return Finding(holds, say(ospo=ours, ippo=theirs, chance=chance))
 
 
-claim.shipped(OSPO, "credit", "regularisers")
+def _figures(run: ShippedRun) -> dict[str, float]:
+    batch = run.results[0].batch
+    assert batch is not None
+    return {"decisions with credit": float((batch.occurrences.advantage != 0).double().mean())}
+
+
+claim.shipped(OSPO, "credit", "correction", "regularisers", sees=_figures)
