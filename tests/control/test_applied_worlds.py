@@ -1,0 +1,58 @@
+"""Worlds of single applications: a copy's episode is its own, settings that cannot be are refused in a sentence."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import pytest
+
+from hocket import tasks
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.lab.exact.worlds import world
+from hocket.tasks.joint import JointTask
+
+
+@pytest.mark.parametrize("name", ["dse?block=3", "channel?length=3", "fleet?agents=3&length=3"])
+def test_an_episode_does_not_depend_on_the_other_copies(name: str) -> None:
+    played = []
+    for width, slot in ((1, 0), (3, 2)):
+        form = cast(JointTask, tasks.find(name)).world
+        book, draw = form.open(width), Key.of(7).derive("actions").numpy()
+        book.reset(range(width), [11] * (width - 1) + [5])
+        path = [book.seen()[0][slot]]
+        for _ in range(3):
+            actions = []
+            for seat in form.seats:
+                own = draw.integers(0, seat.actions) if seat.discrete else draw.uniform(-1, 1, seat.actions)
+                # The other copies do something else.
+                other = 0 if seat.discrete else np.zeros(seat.actions)
+                actions.append(np.array([other] * (width - 1) + [own]))
+            moved = book.step(actions, np.ones(width, bool))
+            path += [moved.rewards[slot].astype(np.float32), book.seen()[0][slot]]
+            if moved.terminated[slot].all():
+                break
+        played.append(np.concatenate(path))
+        assert len(path) == (3 if name.startswith("dse") else 7)
+    np.testing.assert_array_equal(*played)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("dse?workload=idle", "no workload 'idle'; choose from stream, random, cloud"),
+        ("dse?block=7", "block = 7; it is from 1 to 6 parameters"),
+        ("dse?interaction=-1", "interaction = -1.0; it is at least 0"),
+        ("channel?length=1", "at least 2 steps of the pumps, not 1"),
+        ("fleet?agents=1", "at least 2 vehicles"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(name: str, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        tasks.find(name)
+
+
+def test_drones_need_a_grid() -> None:
+    with pytest.raises(ConfigurationError, match="2 by 2 cells"):
+        world("drones:1")
