@@ -323,7 +323,9 @@ CONTINUOUS: Mapping[str, Any] = {"steps": 40, "curriculum.prompts": 32, "credit.
 
 
 SHORT_BATCHES: Mapping[str, Any] = {
+    "steps": 40,
     "update.lr": 2e-3,
+    "update.schedule": "linear",
     "update.clip_norm": None,
     "hooks.0.length": 16,
     "hooks.0.width": 16,

@@ -208,8 +208,8 @@ claim.append(
     Check(
         claim.row,
         "As shipped, `hocket train --recipe rluf --reward model:love=0.5 --reward task`, love being `hocket train "
-        "--recipe reward-binary --task reactions --steps 60 --update.lr 0.0003 --curriculum.prompts 32`: the chance of being "
-        "loved in effect; without, the gradient is another.",
+        "--recipe reward-binary --task reactions --steps 60 --update.lr 0.0003 --curriculum.prompts 32`: the chance of "
+        "being loved in effect; without, the gradient is another.",
         _shipped,
         claim.source,
         slow=True,
