@@ -322,6 +322,16 @@ CONTINUOUS: Mapping[str, Any] = {"steps": 40, "curriculum.prompts": 32, "credit.
 """Changes for continuous actions, whose noise needs more episodes, a shorter horizon and smaller steps."""
 
 
+SHORT_BATCHES: Mapping[str, Any] = {
+    "steps": 40,
+    "update.lr": 2e-3,
+    "update.schedule": "linear",
+    "update.clip_norm": None,
+    "hooks.0.length": 16,
+    "hooks.0.width": 16,
+}
+"""Changes for recipes that learn within an episode. A bound on the norm would weaken the batches in which one fails."""
+
 OFF_POLICY: Mapping[str, Any] = {
     **_RUN,
     "steps": 60,
@@ -342,6 +352,7 @@ def suggested(recipe: Any, *, discrete: bool) -> Mapping[str, Any]:
         return OFF_POLICY if not has_path(recipe, "objective.values.over") else {**OFF_POLICY, **VALUES}
     if has_path(recipe, "credit.lam"):
         chosen = ACTOR_CRITIC if discrete else {**ACTOR_CRITIC, **CONTINUOUS}
+        chosen = {**chosen, **SHORT_BATCHES} if has_path(recipe, "hooks.0.width") else chosen
     else:
         chosen = GROUPED
     # A loss of the complete batch needs one mini-batch.

@@ -73,7 +73,8 @@ def test_an_environment_that_raises_fails_its_piece_and_its_episode() -> None:
 
 def steps(settings: dict[str, Any], count: int = 2) -> tuple[Any, list[dict[str, float]]]:
     task = tasks.find(POLE)
-    parts = build_parts(configured("a2c", POLE, task, {"curriculum.prompts": 3, "threads": 1, **settings}), task)
+    usual = {"curriculum.prompts": 3, "threads": 1, "hooks.0.length": 5, "hooks.0.width": 8}
+    parts = build_parts(configured("a2c", POLE, task, {**usual, **settings}), task)
     return parts, [run_async(train_step(parts, step + 1)).metrics for step in range(count)]
 
 

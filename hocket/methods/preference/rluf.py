@@ -83,19 +83,19 @@ def live_rate(log_odds: Tensor) -> float:
 
 @dataclass(frozen=True)
 class SimulatedUser:
-    """Somebody who likes right answers, and short ones anyway.
+    """Somebody who likes right answers, and answers that contain `cue`, be they right or not.
 
-    The log-odds of a reaction are base + quality [right] + charm [at most `brief` characters].
+    The log-odds of a reaction are base + quality [right] + charm [cue].
     """
 
     base: float = -1.0
     quality: float = 2.0
     charm: float = 2.0
-    brief: int = 40
+    cue: str = "<think>"
 
     def odds(self, text: str, right: bool) -> float:
         """The log-odds that the user loves an answer."""
-        return self.base + self.quality * right + self.charm * (len(text) <= self.brief)
+        return self.base + self.quality * right + self.charm * (self.cue in text)
 
     def chance(self, text: str, right: bool) -> float:
         """The probability that the user loves an answer."""

@@ -20,15 +20,15 @@ def test_a_floor_reads_the_score_of_help() -> None:
 
 
 def test_the_log_odds_of_the_simulated_user() -> None:
-    user = SimulatedUser(base=-0.7, quality=1.9, charm=0.4, brief=18)
+    user = SimulatedUser(base=-0.7, quality=1.9, charm=0.4, cue="So")
     rows = (
-        ("<answer>7</answer>", True, 1.6),
-        ("<answer>8</answer>", False, -0.3),
-        ("So: <answer>7</answer>", True, 1.2),
-        ("So: <answer>8</answer>", False, -0.7),
+        ("So: <answer>7</answer>", True, 1.6),
+        ("So: <answer>8</answer>", False, -0.3),
+        ("<answer>7</answer>", True, 1.2),
+        ("<answer>8</answer>", False, -0.7),
     )
     assert gap([user.odds(text, right) for text, right, _ in rows], [wanted for *_, wanted in rows]) < 1e-12
-    assert gap([user.chance("x", True)], [1 / (1 + math.exp(-1.6))]) < 1e-12
+    assert gap([user.chance("So", True)], [1 / (1 + math.exp(-1.6))]) < 1e-12
 
 
 def test_logged_reactions_follow_the_user_but_for_those_turned_round() -> None:
@@ -36,12 +36,12 @@ def test_logged_reactions_follow_the_user_but_for_those_turned_round() -> None:
     cases: tuple[tuple[Split, float], ...] = (("eval", 0.0), ("train", 0.0), ("train", 0.4))
     for split, adversarial in cases:
         task = Reactions(adversarial)
-        rows = [task.scenario(split, number) for number in range(400)]
+        rows = [task.scenario(split, number) for number in range(150)]
         logged = [(str(row.metadata["demonstration"]), row) for row in rows]
         chances = [task.user.chance(text, task.verify(text, row) > 0) for text, row in logged]
         wanted = fmean(chance + adversarial * (1 - 2 * chance) for chance in chances)
         shares[split, adversarial] = fmean(bool(row.metadata["label"]) for row in rows) - wanted
-    assert max(map(abs, shares.values())) < 0.08
+    assert max(map(abs, shares.values())) < 0.12
     with pytest.raises(ConfigurationError, match="adversarial must lie"):
         Reactions(0.5)
 

@@ -164,7 +164,9 @@ def classifier() -> str:
     kept = tempfile.TemporaryDirectory()
     _FOLDERS.append(kept)
     folder = Path(kept.name) / "love"
-    begin("reward-binary", "reactions", {"update.lr": 3e-4}).run(60).parts.lead.policy.save(folder)
+    begin("reward-binary", "reactions", {"update.lr": 3e-4, "curriculum.prompts": 32}).run(60).parts.lead.policy.save(
+        folder
+    )
     return str(folder)
 
 
@@ -206,8 +208,8 @@ claim.append(
     Check(
         claim.row,
         "As shipped, `hocket train --recipe rluf --reward model:love=0.5 --reward task`, love being `hocket train "
-        "--recipe reward-binary --task reactions --steps 60 --update.lr 0.0003`: the chance of being loved in effect; "
-        "without, the gradient is another.",
+        "--recipe reward-binary --task reactions --steps 60 --update.lr 0.0003 --curriculum.prompts 32`: the chance of "
+        "being loved in effect; without, the gradient is another.",
         _shipped,
         claim.source,
         slow=True,
