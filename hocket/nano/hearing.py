@@ -157,7 +157,7 @@ def name_notes(model: Any, processor: Any, heard: RecordedMelodies) -> None:
     due = model.get_input_embeddings().weight[torch.tensor(letters)[heard.notes]].flatten(0, 1)
     states = model.model.audio_tower(heard.mel).last_hidden_state.flatten(0, 1)
     inputs = torch.cat([states, torch.ones(len(states), 1)], 1).double()
-    square = inputs.T @ given + 1e-3 * len(inputs) * torch.eye(inputs.shape[1])
+    square = inputs.T @ inputs + 1e-3 * len(inputs) * torch.eye(inputs.shape[1])
     solved = torch.linalg.solve(square, inputs.T @ due.double()).float()
     model.model.multi_modal_projector.linear.weight.copy_(solved[:-1].T)
     model.model.multi_modal_projector.linear.bias.copy_(solved[-1])

@@ -68,7 +68,7 @@ GRPO_ASR = GRPO_KL.but(
     conventions={
         **GRPO.conventions,
         "KL": "k3 in the loss, coefficient 0.04 (chosen here)",
-        "reward": "minus the word error rate, below -1 where more is inserted than the reference has; chosen here: the abstract "
+        "reward": "minus the word error rate, below -1 where insertions are many; chosen here: the abstract "
         "names rules and not how they are combined. rewards.0.measure = exact, characters are others",
         "words": "parted by white space, as they are: no normalisation of case or punctuation",
     },
