@@ -26,8 +26,6 @@ from hocket.core.keys import Key
 from hocket.core.media import MEDIA, with_sounds
 from hocket.core.packing import pack
 from hocket.core.sounds import sound_bytes
-from hocket.engine.local import LocalEngine
-from hocket.engine.requests import Request
 from hocket.nano import BASE
 from hocket.nano.lesson_steps import update
 from hocket.nano.sound import TOKENS, build_processor, new_model
@@ -43,7 +41,7 @@ Progress = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
-class HearingPretraining:
+class SoundPretraining:
     """Settings."""
 
     seed: int = 0
@@ -60,11 +58,9 @@ class HearingPretraining:
     lr: float = 1e-3
     worked: float = 0.25
     """Share of answers that write down what is heard first."""
-    measured: int = 40
-    """Questions of each kind on which the result is measured."""
 
 
-class Heard(NamedTuple):
+class RecordedMelodies(NamedTuple):
     """Recordings: their digests, what the tower reads `[N, bins, frames]`, melodies, and notes by token `[N, TOKENS]`.
 
     0 is silence, and the notes follow from 1.
@@ -76,8 +72,8 @@ class Heard(NamedTuple):
     notes: Tensor
 
 
-def pretrain_hearing(config: HearingPretraining, out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
-    """Makes the model at the folder `out`, on one thread; what was measured of it.
+def pretrain_hearing(config: SoundPretraining, out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
+    """Makes the model at the folder `out`, on one thread; what it took.
 
     `progress` is called with `{"stage", "step", "loss"}` now and then.
     """
@@ -99,7 +95,6 @@ def pretrain_hearing(config: HearingPretraining, out: Path, *, progress: Progres
             "seconds": time.process_time() - started,
             "parameters": sum(weight.numel() for weight in model.parameters()),
             "settings": asdict(config),
-            "greedy": _measure(policy, config),
         }
     finally:
         torch.set_num_threads(threads)
@@ -110,7 +105,7 @@ def pretrain_hearing(config: HearingPretraining, out: Path, *, progress: Progres
     return summary
 
 
-def record(reader: SoundReader, count: int, part: Split, key: Key) -> Heard:
+def record(reader: SoundReader, count: int, part: Split, key: Key) -> RecordedMelodies:
     """Recordings of melodies of a split."""
     rng, task, melodies = key.numpy(), Tones(), list[Melody]()
     while len(melodies) < count:
@@ -122,7 +117,7 @@ def record(reader: SoundReader, count: int, part: Split, key: Key) -> Heard:
     digests = [MEDIA.put(sound_bytes(recording(melody, start, rng))) for melody, start in pairs]
     inputs = [reader.inputs(MEDIA.token(reader.ids(digest)[0]).picture) for digest in digests]
     mel = torch.cat([one["input_features"] for one in inputs])
-    return Heard(digests, mel, melodies, torch.tensor([_by_token(*pair) for pair in pairs]))
+    return RecordedMelodies(digests, mel, melodies, torch.tensor([_by_token(*pair) for pair in pairs]))
 
 
 def _by_token(melody: Melody, start: float) -> list[int]:
@@ -136,7 +131,7 @@ def _by_token(melody: Melody, start: float) -> list[int]:
     return notes
 
 
-def _hear_notes(model: Any, heard: Heard, config: HearingPretraining, tell: Progress) -> None:
+def _hear_notes(model: Any, heard: RecordedMelodies, config: SoundPretraining, tell: Progress) -> None:
     """Teaches the tower which note sounds in each token, if any."""
     tower, width = model.model.audio_tower, model.config.audio_config.d_model
     with torch.random.fork_rng(devices=[]):
@@ -156,14 +151,14 @@ def _hear_notes(model: Any, heard: Heard, config: HearingPretraining, tell: Prog
 
 
 @torch.no_grad()
-def name_notes(model: Any, processor: Any, heard: Heard) -> None:
+def name_notes(model: Any, processor: Any, heard: RecordedMelodies) -> None:
     """Sets the projector to the linear map of least squares from the tower's states to the notes' first letters."""
     letters = processor.tokenizer.convert_tokens_to_ids([" ", *(note[0] for note in NOTES)])
     due = model.get_input_embeddings().weight[torch.tensor(letters)[heard.notes]].flatten(0, 1)
     states = model.model.audio_tower(heard.mel).last_hidden_state.flatten(0, 1)
-    given = torch.cat([states, torch.ones(len(states), 1)], 1).double()
-    square = given.T @ given + 1e-3 * len(given) * torch.eye(given.shape[1])
-    solved = torch.linalg.solve(square, given.T @ due.double()).float()
+    inputs = torch.cat([states, torch.ones(len(states), 1)], 1).double()
+    square = inputs.T @ inputs + 1e-3 * len(inputs) * torch.eye(inputs.shape[1])
+    solved = torch.linalg.solve(square, inputs.T @ due.double()).float()
     model.model.multi_modal_projector.linear.weight.copy_(solved[:-1].T)
     model.model.multi_modal_projector.linear.bias.copy_(solved[-1])
 
@@ -177,7 +172,7 @@ def questions_about(task: Tones, melody: Melody, rng: np.random.Generator) -> li
 
 
 def lesson(
-    task: Tones, melody: Melody, question: SceneQuestion, rng: np.random.Generator, config: HearingPretraining
+    task: Tones, melody: Melody, question: SceneQuestion, rng: np.random.Generator, config: SoundPretraining
 ) -> str:
     """An answer in one of the two styles; a transcript has but one."""
     if question.kind != "notes" and rng.random() < config.worked:
@@ -185,7 +180,7 @@ def lesson(
     return task.beginner(melody, question, rng)
 
 
-def _answer(policy: CausalLM, heard: Heard, config: HearingPretraining, tell: Progress) -> None:
+def _answer(policy: CausalLM, heard: RecordedMelodies, config: SoundPretraining, tell: Progress) -> None:
     """Teaches the language part questions with answers, of which the loss is taken alone."""
     chat, task = Chat(policy.tokenizer), Tones()
     optimiser = torch.optim.AdamW(policy.parameter_groups()["policy"], lr=config.lr, weight_decay=0.01)
@@ -205,23 +200,3 @@ def _answer(policy: CausalLM, heard: Heard, config: HearingPretraining, tell: Pr
         update(optimiser, loss, config.lr, step, config.steps)
         if step % 20 == 19:
             tell({"stage": "answers", "step": step + 1, "loss": loss.item()})
-
-
-def _measure(policy: CausalLM, config: HearingPretraining) -> dict[str, float]:
-    """Mean rewards of greedy answers to questions of evaluation by kind: left to itself, at once, and worked out."""
-    shares = {}
-    for kind in Tones.kinds_of:
-        for style, begun in (("answers", ""), ("at once", "<answer>"), ("worked", "<think>")):
-            if kind != "notes" or not begun:
-                shares[f"{kind}, {style}"] = mean_reward(policy, Tones([kind]), config.measured, begun)
-    return shares
-
-
-def mean_reward(policy: CausalLM, task: Tones, n: int, begun: str = "") -> float:
-    """The mean reward of greedy answers to `n` questions of evaluation, which begin with `begun`."""
-    chat, way = Chat(policy.tokenizer), Decoding(temperature=0.0, max_tokens=task.longest)
-    scenarios = [task.scenario("eval", number) for number in range(n)]
-    prefix = chat.encode(begun)
-    requests = [Request(chat.opening(one.messages), way, Key.of(0), prefix=prefix) for one in scenarios]
-    texts = [chat.reply_text(sample.tokens.tolist()) for sample in LocalEngine(policy).sample(requests)]
-    return sum(task.verify(text, one) for text, one in zip(texts, scenarios, strict=True)) / max(1, n)

@@ -171,6 +171,31 @@ class Vision:
         return next(str(name) for name, module in self.whole.named_modules() if module is trunk)
 
 
+class SoundTower(Vision):
+    """The parts of a model of the Qwen2-Audio family that its language part lacks.
+
+    A tower reads a sound filled up with silence to one length, and attends to what is sound alone. The family has no
+    method for the features by themselves.
+    """
+
+    def _rows_of(self, stacked: dict[str, Tensor]) -> Tensor:
+        from transformers.masking_utils import create_bidirectional_mask
+
+        tower = self.whole.model.audio_tower
+        mel, heard = stacked["input_features"], stacked["feature_attention_mask"].sum(-1)
+        frames, tokens = tower._get_feat_extract_output_lengths(heard)
+        positions = torch.arange((mel.shape[-1] - 2) // 2 + 1, device=mel.device)
+        mask = create_bidirectional_mask(
+            config=tower.config,
+            inputs_embeds=mel.new_zeros(len(mel), len(positions), 1),
+            attention_mask=(positions < frames[:, None]).long(),
+        )
+        features = self.whole.model.multi_modal_projector(tower(mel, attention_mask=mask).last_hidden_state)
+        places = torch.arange(features.shape[1], device=mel.device)
+        rows: Tensor = features[places < tokens[:, None]]
+        return rows
+
+
 def vision_of(model: Any) -> Vision | None:
     """What a model reads pictures with; None for a model of words alone."""
     vision: Vision | None = model.__dict__.get("vision")
@@ -207,19 +232,11 @@ def language_part(whole: Any, reader: MediaReader) -> Any:
     setattr(model, model.base_model_prefix, whole.get_decoder())
     model.set_output_embeddings(_without(head, reader.token_id))
     model.generation_config = whole.generation_config
-    vision = _senses(whole, reader)
+    vision = Vision(whole, reader) if reader.kind == "image" else SoundTower(whole, reader)
     whole.get_decoder().requires_grad_(True)
     head.requires_grad_(True)
     model.__dict__["vision"] = vision
     return model.eval()
-
-
-def _senses(whole: Any, reader: MediaReader) -> Vision:
-    if reader.kind == "image":
-        return Vision(whole, reader)
-    from hocket.policies.hearing import Hearing
-
-    return Hearing(whole, reader)
 
 
 def _without(head: nn.Linear, token: int) -> nn.Linear:

@@ -18,8 +18,8 @@ from hocket.core.sounds import open_sound, silence_like
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.policies.causal_lm import CausalLM
-from hocket.policies.hearing import Hearing
 from hocket.policies.settings import LoraSettings
+from hocket.policies.vision import SoundTower
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 
@@ -89,7 +89,7 @@ def test_company_changes_no_bit(policy: CausalLM) -> None:
     vision, reader = policy.model.vision, policy.model.vision.reader
     sounds = [tiny_hearing.sound(seed, 2.0 - 0.5 * (seed % 2)) for seed in range(20)]
     keys = [MEDIA.token(reader.ids(digest)[0]).picture for digest in sounds]
-    together, alone = (Hearing(vision.whole, reader) for _ in range(2))
+    together, alone = (SoundTower(vision.whole, reader) for _ in range(2))
     for one, rows in list(zip(keys, together.features(keys), strict=True))[::7]:
         assert torch.equal(alone.features([one])[0], rows)
 

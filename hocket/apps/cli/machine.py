@@ -32,7 +32,7 @@ def pretrain(options: argparse.Namespace, pairs: Pairs) -> int:
 
 
 def _pretrain_senses(options: argparse.Namespace) -> int:
-    from hocket.nano.hearing import HearingPretraining, pretrain_hearing
+    from hocket.nano.hearing import SoundPretraining, pretrain_hearing
     from hocket.nano.sight import SightPretraining, pretrain_sight
 
     sees, seed, console = options.what == "vlm", {} if options.seed is None else {"seed": options.seed}, err()
@@ -44,7 +44,7 @@ def _pretrain_senses(options: argparse.Namespace) -> int:
     if sees:
         emit(pretrain_sight(SightPretraining(**seed), out, progress=show))
     else:
-        emit(pretrain_hearing(HearingPretraining(**seed), out, progress=show))
+        emit(pretrain_hearing(SoundPretraining(**seed), out, progress=show))
     console.print(f"the base is in {out}; train it with `hocket train --task {task} --model {out}`")
     return 0
 

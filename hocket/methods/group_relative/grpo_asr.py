@@ -1,7 +1,7 @@
 """GRPO for speech recognition: a language model that hears is paid for its transcripts by the word errors in them.
 
 Shivakumar et al., arXiv:2509.01939. Lessons teach each next word behind the right ones; the reward is of what the model
-writes by itself, so it counts words that nobody said (hallucinated insertions) as errors.
+writes by itself, so it counts hallucinated insertions as errors.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ GRPO_ASR = GRPO_KL.but(
     conventions={
         **GRPO.conventions,
         "KL": "k3 in the loss, coefficient 0.04 (chosen here)",
-        "reward": "minus the word error rate, below -1 where more is inserted than was said; chosen here: the abstract "
+        "reward": "minus the word error rate, below -1 where insertions are many; chosen here: the abstract "
         "names rules and not how they are combined. rewards.0.measure = exact, characters are others",
         "words": "parted by white space, as they are: no normalisation of case or punctuation",
     },

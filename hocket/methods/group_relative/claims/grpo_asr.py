@@ -29,20 +29,20 @@ def fewest(one: tuple[str, ...], other: tuple[str, ...]) -> int:
     return edits(len(one), len(other))
 
 
-@claim("The reward is minus the fewest edits of words over the words that were said, also where it is below -1.")
+@claim("The reward is minus the fewest edits of words over those of the reference, also where it is below -1.")
 def the_reward_is_minus_the_word_error_rate() -> Finding:
     rng, off, below = Key.of(0).numpy(), 0.0, 0
     for _ in range(80):
-        said, heard = (
+        words, transcript = (
             tuple(("do", "re", "mi")[n] for n in rng.integers(0, 3, int(rng.integers(low, 6)))) for low in (1, 0)
         )
-        scenario = Scenario("s", "?", " ".join(said))
-        reward = Transcript().grade(f"<think>a</think><answer>{'  '.join(heard)}</answer>", scenario)
-        characters = Transcript("characters").grade(f"<answer>{' '.join(heard)}</answer>", scenario)
+        scenario = Scenario("s", "?", " ".join(words))
+        reward = Transcript().grade(f"<think>a</think><answer>{'  '.join(transcript)}</answer>", scenario)
+        characters = Transcript("characters").grade(f"<answer>{' '.join(transcript)}</answer>", scenario)
         assert reward is not None
         assert characters is not None
-        off = max(off, abs(reward + fewest(said, heard) / len(said)))
-        due = fewest(tuple(" ".join(said)), tuple(" ".join(heard))) / len(" ".join(said))
+        off = max(off, abs(reward + fewest(words, transcript) / len(words)))
+        due = fewest(tuple(" ".join(words)), tuple(" ".join(transcript))) / len(" ".join(words))
         off, below = max(off, abs(characters + due)), below + (reward < -1)
     return Finding(off < EXACT and below > 0, say(off=off, below_minus_one=below))
 
@@ -76,7 +76,7 @@ def advantages_are_z_scores_of_the_groups_error_rates() -> Finding:
 
 
 def errors_of(result: EvaluationResult) -> list[float]:
-    """Words that are wrong, and words that nobody said, a word of the reference."""
+    """Words that are wrong, and insertions, a word of the reference."""
     return [result.traits["errors"], result.traits["insertions"]]
 
 

@@ -32,7 +32,7 @@ def asked_for_a_thought_an_answer_at_once_earns_no_point() -> Finding:
 
 @claim(
     "As shipped, from one checkpoint, it gains more on unheard melodies than supervised fine-tuning on equal labels; "
-    "with silence it stays near the commonest note. What asking for a thought adds is told, whatever its sign.",
+    "with silence it stays near the commonest note. What asking for a thought adds is stated, whatever its sign.",
     slow=True,
     learns=True,
 )
