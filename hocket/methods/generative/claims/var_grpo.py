@@ -64,9 +64,9 @@ def every_scale_comes_nearer() -> Finding:
     books = books_of("scales", pictures, Key.of(6))
     tokens, errors = layout.encode(pictures, books), [float(pictures.square().mean())]
     for scale in range(1, len(SCALES) + 1):
-        kept = books.clone()
-        kept[scale:] = 0.0
-        errors.append(float((layout.decode(tokens, kept) - pictures).square().mean()))
+        partial = books.clone()
+        partial[scale:] = 0.0
+        errors.append(float((layout.decode(tokens, partial) - pictures).square().mean()))
     falls = all(after < 0.95 * before for before, after in itertools.pairwise(errors))
     return Finding(falls, say(mean_square_errors=errors))
 
