@@ -10,7 +10,7 @@ for CLIP, measures of quality, and a language model that judges realism.
 from __future__ import annotations
 
 from hocket.methods.base.grpo import GRPO_KL
-from hocket.methods.generative.ar_grpo.task import ReadAsAsked, Realism, StrokesAsAsked
+from hocket.methods.generative.ar_grpo.task import Realism, RightDigits, RightStrokes
 from hocket.objectives.divergence import KLToReference
 
 AR_GRPO = GRPO_KL.but(
@@ -28,6 +28,6 @@ AR_GRPO = GRPO_KL.but(
         "KL": "k3 in the loss, coefficient 0.01, at the guided distribution",
     },
     task="digit-tokens",
-    rewards=(ReadAsAsked(), StrokesAsAsked(), Realism()),
+    rewards=(RightDigits(), RightStrokes(), Realism()),
     regularisers=(KLToReference("k3", coefficient=0.01, aggregate="sequence-mean"),),
 )

@@ -66,9 +66,9 @@ class TokenNetwork(nn.Module):
     def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:
         """Logits `[B, L, K]` of tokens `[B, L]`, of which each reads the blocks before its own; labels `[B, 2]`."""
         layout, (rows, length) = self.layout, tokens.shape
-        own, across = labels[:, layout.side], labels[:, 1 - layout.side]
+        near, across = labels[:, layout.side], labels[:, 1 - layout.side]
         x = functional.linear(layout.context(tokens, self.books), self.read) + self.place
-        x = x + self.label[own] + self.other[across]
+        x = x + self.label[near] + self.other[across]
         for qkv, mix, wide, narrow in zip(self.qkv, self.mix, self.wide, self.narrow, strict=True):
             parts = functional.linear(_normed(x), qkv).reshape(rows, length, 3, _HEADS, -1).permute(2, 0, 3, 1, 4)
             scores = parts[0] @ parts[1].transpose(-1, -2) / parts.shape[-1] ** 0.5

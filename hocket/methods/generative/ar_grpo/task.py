@@ -39,7 +39,7 @@ def usual_ink(part: Part) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class ReadAsAsked(Reward):
+class RightDigits(Reward):
     """The share of digits that the judge reads as asked."""
 
     name: str = "digits"
@@ -51,7 +51,7 @@ class ReadAsAsked(Reward):
 
 
 @dataclass(frozen=True)
-class StrokesAsAsked(Reward):
+class RightStrokes(Reward):
     """The share of digits with more ink than usual where bold ones were asked for, and with less where thin ones."""
 
     name: str = "strokes"
@@ -89,7 +89,7 @@ class DigitTokens:
     """
 
     kind: Any = "hocket.methods.generative.ar_grpo.kind:TOKEN_PAINTING"
-    rewards: Sequence[Reward] = (ReadAsAsked(), StrokesAsAsked())
+    rewards: Sequence[Reward] = (RightDigits(), RightStrokes())
     picture = (SIDE, 2 * SIDE)
     """Rows and columns of what is drawn, for pages."""
 
@@ -107,13 +107,13 @@ class DigitTokens:
         rng = Key.of(0).derive("digit-tokens", split, number).numpy()
         while True:
             digit, bold = rng.integers(0, 10, 2).tolist(), rng.integers(0, 2, 2).tolist()
-            labels = [1 + 2 * one + stroke for one, stroke in zip(digit, bold, strict=True)]
+            labels = [1 + 2 * value + stroke for value, stroke in zip(digit, bold, strict=True)]
             if (Key.of(labels[0] * 100 + labels[1]).derive("digit-tokens").word % _EVAL_SHARE == 0) == (
                 split == "eval"
             ):
                 break
         phrases = zip(bold, digit, ("left", "right"), strict=True)
-        prompt = ", ".join(f"{STROKES[stroke]} {one} {side}" for stroke, one, side in phrases)
+        prompt = ", ".join(f"{STROKES[stroke]} {value} {side}" for stroke, value, side in phrases)
         metadata = {"digits": digit, "bold": bold, "labels": labels}
         return Scenario(f"digit-tokens/{split}/{number}", prompt, metadata=metadata, seed=number)
 

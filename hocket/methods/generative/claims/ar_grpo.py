@@ -45,10 +45,10 @@ def teacher_forced(painter: TokenPainter, guidance: float) -> tuple[float, float
     batch = pack(drawn(painter, 3, guidance))
     logp = painter.evaluate(batch, {Quantity.LOGP}).logp.detach()
     apart = gap(logp, batch.logp["behaviour"].values)
-    labels = torch.tensor([[int(one) for one in turn[0]["labels"]] for turn in batch.observation])
+    labels = torch.tensor([[int(label) for label in turn[0]["labels"]] for turn in batch.observation])
     tokens = batch.action.reshape(3, -1)
     with torch.no_grad():
-        with_labels, without = (painter.module(tokens, one).double().numpy() for one in (labels, 0 * labels))
+        with_labels, without = (painter.module(tokens, read).double().numpy() for read in (labels, 0 * labels))
     rows = []
     for scale in (guidance, 1.0):
         logits = without + scale * (with_labels - without)
@@ -184,7 +184,7 @@ def attained(recipe: Recipe, steps: int, seed: int = 0) -> tuple[dict[str, float
 def _measured(parts: RunContext) -> dict[str, float]:
     common: dict[str, Any] = {"n": UNSEEN, "decoding": parts.decoding, "key": Key.of(0), "split": "eval"}
     result = run_async(evaluate(parts.task, parts.player, (), temperature=1.0, **common))
-    described = [parts.task.describe(one) for one in result.trajectories]
+    described = [parts.task.describe(trajectory) for trajectory in result.trajectories]
     return {
         "right": float(result.success),
         **{name: float(np.mean([row[name] for row in described])) for name in described[0]},
@@ -192,13 +192,13 @@ def _measured(parts: RunContext) -> dict[str, float]:
 
 
 @claim(
-    "As shipped, 25 steps draw 15 points more of unseen numbers right, and strokes as asked, within .2 nats a token.",
+    "As shipped, 14 steps draw 10 points more of unseen numbers right, and strokes as asked, within .2 nats a token.",
     slow=True,
     learns=True,
 )
 def as_shipped_it_learns() -> Finding:
-    before, after = attained(AR_GRPO, 25)
-    holds = after["right"] > before["right"] + 0.15 and after["strokes"] > before["strokes"] and after["kl"] < 0.2
+    before, after = attained(AR_GRPO, 14)
+    holds = after["right"] > before["right"] + 0.1 and after["strokes"] > before["strokes"] and after["kl"] < 0.2
     return Finding(holds, say(before=before, after=after))
 
 

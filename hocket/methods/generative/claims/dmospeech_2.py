@@ -116,7 +116,7 @@ def squeezed_and_stretched_are_misheard() -> Finding:
     utterances = [drawn_utterance(draws) for _ in range(40)]
     understood, distance = {}, {}
     for factor in (0.3, 1.0, 2.2):
-        output = [utter(one, round(factor * one.natural), draws) for one in utterances]
+        output = [utter(each, round(factor * each.natural), draws) for each in utterances]
         understood[factor] = float(np.mean([recognised(f) == u.text for f, u in zip(output, utterances, strict=True)]))
         distance[factor] = float(np.mean([voice_distance(f, u) for f, u in zip(output, utterances, strict=True)]))
     holds = understood[1.0] > 0.75 and max(understood[0.3], understood[2.2]) < 0.3 and distance[1.0] < distance[0.3]
@@ -137,7 +137,7 @@ def attained(steps: int, seed: int) -> tuple[dict[str, float], dict[str, float]]
 def _measured(parts: RunContext) -> dict[str, float]:
     common: dict[str, Any] = {"n": 256, "decoding": parts.decoding, "key": Key.of(0), "split": "eval"}
     results = [run_async(evaluate(parts.task, parts.player, (), temperature=heat, **common)) for heat in (0.0, 1.0)]
-    voice = float(np.mean([parts.task.describe(one)["voice"] for one in results[1].trajectories]))
+    voice = float(np.mean([parts.task.describe(trajectory)["voice"] for trajectory in results[1].trajectories]))
     return {"greedy": float(results[0].success), "sampled": float(results[1].success), "voice": voice}
 
 

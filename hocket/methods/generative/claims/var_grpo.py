@@ -64,9 +64,9 @@ def every_scale_comes_nearer() -> Finding:
     books = books_of("scales", pictures, Key.of(6))
     tokens, errors = layout.encode(pictures, books), [float(pictures.square().mean())]
     for scale in range(1, len(SCALES) + 1):
-        kept = books.clone()
-        kept[scale:] = 0.0
-        errors.append(float((layout.decode(tokens, kept) - pictures).square().mean()))
+        partial = books.clone()
+        partial[scale:] = 0.0
+        errors.append(float((layout.decode(tokens, partial) - pictures).square().mean()))
     falls = all(after < 0.95 * before for before, after in itertools.pairwise(errors))
     return Finding(falls, say(mean_square_errors=errors))
 
@@ -78,13 +78,15 @@ def the_gradient_is_the_formulas() -> Finding:
 
 
 @claim(
-    "As shipped, 40 steps draw 15 points more of unseen numbers right, and strokes as asked, within .2 nats a token.",
+    "As shipped, 24 steps draw 7 points more of unseen digits as asked, more whole numbers, and more strokes as asked, "
+    "within .2 nats a token.",
     slow=True,
     learns=True,
 )
 def as_shipped_it_learns() -> Finding:
-    before, after = attained(VAR_GRPO, 40)
-    holds = after["right"] > before["right"] + 0.15 and after["strokes"] > before["strokes"] and after["kl"] < 0.2
+    before, after = attained(VAR_GRPO, 24)
+    rises = after["digits"] > before["digits"] + 0.07 and after["right"] > before["right"]
+    holds = rises and after["strokes"] > before["strokes"] and after["kl"] < 0.2
     return Finding(holds, say(before=before, after=after))
 
 

@@ -46,8 +46,8 @@ def fitted(policy: ControlPolicy, key: Key) -> ControlPolicy:
     """The head after maximum likelihood of recorded durations."""
     draws = key.numpy()
     utterances = [drawn_utterance(draws) for _ in range(RECORDINGS)]
-    chosen = [min(CHOICES - 1, round(recorded_frames(one, draws) / FRAMES)) for one in utterances]
-    rows, labels = torch.from_numpy(np.stack([features(one) for one in utterances])), torch.tensor(chosen)
+    chosen = [min(CHOICES - 1, round(recorded_frames(utterance, draws) / FRAMES)) for utterance in utterances]
+    rows, labels = torch.from_numpy(np.stack([features(utterance) for utterance in utterances])), torch.tensor(chosen)
     optimiser = torch.optim.Adam(policy.module.actor.parameters(), _LR)
     for _ in range(UPDATES):
         optimiser.zero_grad()
@@ -74,12 +74,12 @@ class SpeakingPlayer:
         numbers = range(assignment.first, assignment.first + assignment.samples)
         keys = [key.derive(scenario.id, assignment.source, number) for number in numbers]
         row, result = features(utterance), []
-        for number, own in zip(numbers, keys, strict=True):
+        for number, stream in zip(numbers, keys, strict=True):
             # One row at a time: a row of a product may depend on how many there are.
-            drawn = uniforms(np.array([[own.word]], np.uint64), np.zeros((1, 1), np.uint64))
+            drawn = uniforms(np.array([[stream.word]], np.uint64), np.zeros((1, 1), np.uint64))
             heat = np.array([assignment.decoding.temperature], np.float32)
             action, logp = policy.sample(row[None], drawn, heat)
-            frames = utter(utterance, FRAMES * int(action[0]), own.derive("noise").numpy())
+            frames = utter(utterance, FRAMES * int(action[0]), stream.derive("noise").numpy())
             turn = Turn(
                 agent="head",
                 policy=self.policy.name if assignment.actor == "policy" else before_training(self.policy.name),

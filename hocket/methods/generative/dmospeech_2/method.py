@@ -19,7 +19,7 @@ from hocket.methods.generative.dmospeech_2.task import Recognition, VoiceLikenes
 
 
 @dataclass(frozen=True)
-class SpreadEnough(Weight):
+class SpreadWeight(Weight):
     """A factor on credit: 0 in groups whose returns deviate by less than `least` (divisor G - 1), else 1."""
 
     least: float = 0.05
@@ -54,5 +54,5 @@ DMOSPEECH_2 = GRPO_KL.but(
     note="teacher-guided sampling, by which a distilled synthesiser regains diversity, is not there",
     task="spoken-symbols",
     rewards=(Recognition(), VoiceLikeness()),
-    **{"credit.weigh": (SpreadEnough(),)},
+    **{"credit.weigh": (SpreadWeight(),)},
 )

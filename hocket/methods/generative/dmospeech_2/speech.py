@@ -84,13 +84,13 @@ def recorded_frames(utterance: Utterance, draws: np.random.Generator) -> float:
 def utter(utterance: Utterance, frames: int, draws: np.random.Generator) -> Rows:
     """The frames `[T, CHANNELS]` that the speaker makes of an utterance in T frames, at least one."""
     count = max(1, frames)
-    own = lengths()[list(utterance.text)]
-    ends = np.cumsum(own) / own.sum() * count
+    natural = lengths()[list(utterance.text)]
+    ends = np.cumsum(natural) / natural.sum() * count
     time = np.arange(count) + 0.5
-    place = np.minimum(np.searchsorted(ends, time, side="right"), len(own) - 1)
+    place = np.minimum(np.searchsorted(ends, time, side="right"), len(natural) - 1)
     start = np.concatenate([[0.0], ends[:-1]])[place]
     # Beyond its breath a symbol falls silent for two frames, then sounds again.
-    since, limit = time - start, BREATH * own[place] / utterance.pace
+    since, limit = time - start, BREATH * natural[place] / utterance.pace
     voiced = ~((since >= limit) & (since < limit + 2.0))
     silent = np.zeros((count, CHANNELS))
     sound = np.where(voiced[:, None], spectra()[list(utterance.text)][place] + utterance.colour, silent)

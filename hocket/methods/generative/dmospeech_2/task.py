@@ -44,7 +44,10 @@ class Recognition(Reward):
     outside: ClassVar[bool] = False
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float]:
-        return [-recognition_loss(frames_of(one), utterance_of(one.scenario).text) for one in trajectories]
+        return [
+            -recognition_loss(frames_of(trajectory), utterance_of(trajectory.scenario).text)
+            for trajectory in trajectories
+        ]
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,9 @@ class VoiceLikeness(Reward):
     outside: ClassVar[bool] = False
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float]:
-        return [-voice_distance(frames_of(one), utterance_of(one.scenario)) for one in trajectories]
+        return [
+            -voice_distance(frames_of(trajectory), utterance_of(trajectory.scenario)) for trajectory in trajectories
+        ]
 
 
 class SpokenSymbols:
