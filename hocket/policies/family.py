@@ -183,8 +183,8 @@ class Layer:
         dense = layer.get_submodule(form.feed_name)
         self._apart: list[tuple[NormForm, Any]] = []
         if isinstance(form.feed, ExpertsForm):
-            if (own := form.feed.apart) is not None:
-                self._apart = [(norm, getattr(layer, norm.name)) for norm in (own.after_shared, own.after)]
+            if (norms := form.feed.apart) is not None:
+                self._apart = [(norm, getattr(layer, norm.name)) for norm in (norms.after_shared, norms.after)]
             self.experts = _experts(dense, form.feed, before_feed(layer, form), self.dtype, rest[2:])
             self.copies += self.experts.copies
             holder = layer if form.feed.beside else dense

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from hocket.policies.forms import ApartForm, ExpertsForm, FeedForm, routing_weights
+from hocket.policies.forms import ExpertNorms, ExpertsForm, FeedForm, routing_weights
 from hocket.policies.module_reading import bare_norm, check_linear, check_weights, first_of, norm_of, weights_in
 from hocket.policies.rotary import UnknownPart
 
@@ -143,7 +143,7 @@ def experts_apart(layer: Any) -> ExpertsForm | None:
         shared_form=_dense(layer.mlp),
         scores="softmax",
         beside=True,
-        apart=ApartForm(*norms),
+        apart=ExpertNorms(*norms),
     )
 
 

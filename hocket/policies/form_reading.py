@@ -164,15 +164,15 @@ def _layer(trunk: Any, layer: nn.Module, config: Any, number: int) -> _Layer:
     feed = first_of(layer, ("mlp", "block_sparse_moe", "feed_forward"))
     norms_in = (name for name, child in layer.named_children() if "norm" in name and type(child) is not nn.Identity)
     side, apart = _side(layer), experts_apart(layer)
-    own = set() if apart is None or apart.apart is None else {norm.name for norm in vars(apart.apart).values()}
-    own |= set() if side is None else {side.norm.name}
-    names = tuple(sorted(name for name in norms_in if name not in own))
+    inside = set() if apart is None or apart.apart is None else {norm.name for norm in vars(apart.apart).values()}
+    inside |= set() if side is None else {side.norm.name}
+    names = tuple(sorted(name for name in norms_in if name not in inside))
     places = _NORMS.get(names)
     parallel = len(names) == 1 or bool(getattr(layer, "use_parallel_residual", False))
     if places is None or (parallel and side is not None):
         raise UnknownPart
     beside = None if getattr(layer, "shared_mlp", None) is None else layer.shared_mlp
-    more = [*own, *([] if side is None else [side.opening, side.closing])]
+    more = [*inside, *([] if side is None else [side.opening, side.closing])]
     more += [] if apart is None else [apart.router, apart.experts]
     check_weights(layer, [attention, feed, *names, *more, *([] if beside is None else ["shared_mlp"])])
     norms = tuple(None if name is None else norm_of(layer, name) for name in places)

@@ -299,11 +299,11 @@ class ExpertsForm:
     beside: bool = False
     share: float = 1.0
     batched: bool = False
-    apart: ApartForm | None = None
+    apart: ExpertNorms | None = None
 
 
 @dataclass(frozen=True)
-class ApartForm:
+class ExpertNorms:
     """Norms of experts and a shared one that both read the residual stream (Gemma 4's).
 
     Attributes:

@@ -267,7 +267,6 @@ CASES = [
     ("llama", {}, 900, "--precision bf16"),
     ("llama", {}, 900, "--precision fp32 --memory.checkpointing true"),
     ("llama", {}, 300, "--precision fp32 --lora.rank 16"),
-    ("llama", {}, 300, "--precision fp32 --lora.rank 16 --weights nf4"),
     ("llama", {}, 300, "--precision fp32 --recipe grpo-kl"),
     ("qwen3", {"num_hidden_layers": 12, "hidden_size": 768, "intermediate_size": 2304}, 300, "--precision fp32"),
     ("qwen3", {"num_hidden_layers": 12, "hidden_size": 768, "intermediate_size": 2304}, 300, "--lora.rank 16"),
@@ -309,7 +308,6 @@ def test_the_sum_is_the_measured_peak_within_15_percent(kind, more, prompt, flag
     plan = TrainingPlan(
         lora=lora,
         precision="bf16" if "bf16" in flags else "fp32",
-        weights="nf4" if "nf4" in flags else "fp32",
         prompts=4,
         samples=4,
         context=prompt + 2 + round(last["length/mean"]),
