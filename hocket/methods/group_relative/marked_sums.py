@@ -79,7 +79,7 @@ def worked(terms: Sequence[int], slip: float, checks: float, rng: np.random.Gene
 # ---------------------------------------------------------------- what judges are asked
 
 Marking = Callable[[str, int, Work], tuple[str, str]]
-"""The question about a piece of work on a problem with some answer, as a recipe asks it, and what is to be said."""
+"""The question about a piece of work on a problem with some answer, as a recipe asks it, and the answer due."""
 
 
 def first_wrong(problem: str, answer: int, work: Work) -> tuple[str, str]:

@@ -152,6 +152,6 @@ SPECTRAL_PO = GRPO.but(
         "other groups": "unchanged to the last bit",
     },
     note="without --judge steps are equations checked by rule; the shipped model as judge, also after lessons (task "
-    "marked-sums), told no answers of a failed group apart",
+    "marked-sums), gave all answers of a failed group the same share",
     shaping=(StepScores(slope=5.0, threshold=0.5),),
 )
