@@ -249,6 +249,7 @@ def test_a_row_reaches_its_boundaries_its_folder_and_the_pieces_that_it_names() 
     assert "len(members) > 1 -> len(members) >= 1" in {one.name for one in own}
 
 
+@pytest.mark.slow
 def test_claims_are_run_on_a_changed_piece_of_the_rooms() -> None:
     module = importlib.import_module("hocket.methods.group_relative.maxrl")
     places = {one.name: place for place, one in enumerate(reached_by(module))}

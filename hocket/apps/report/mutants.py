@@ -43,10 +43,10 @@ def mutants_page() -> str:
 
 def _reached(rows: Sequence[str]) -> list[str]:
     """The part on what methods stand on besides their own expressions; nothing where none was tried."""
-    found = {row: survey for row in rows if (survey := kept(row, reach=True)) is not None}
-    if not found:
+    surveys = {row: survey for row in rows if (survey := kept(row, reach=True)) is not None}
+    if not surveys:
         return []
-    why = {row: reasons(row) for row, survey in found.items()}
+    why = {row: reasons(row) for row in surveys}
     lines = [
         "",
         "## What methods stand on",
@@ -55,13 +55,13 @@ def _reached(rows: Sequence[str]) -> list[str]:
         "names, changed in the same ways (`hocket recipes --mutate ROW --reach --quick --keep`). A shared piece has",
         "tests of its own; what no claim of one row notices, those of another or these tests may.",
         "",
-        _total(found, why),
+        _total(surveys, why),
         "",
         "| row | tried | noticed | spared | unexplained |",
         "|---|---|---|---|---|",
-        *(_line(row, survey, why[row], reach=True) for row, survey in found.items()),
+        *(_line(row, survey, why[row], reach=True) for row, survey in surveys.items()),
     ]
-    for row, survey in found.items():
+    for row, survey in surveys.items():
         names = dict.fromkeys(survey.unnoticed.values())
         lines += ["", f"### {row}, what it stands on", ""] if names else []
         lines += [f"- `{name}`: {why[row].get(name, OPEN)}" for name in names]

@@ -51,13 +51,14 @@ def reached_by(method: ModuleType, spared_lines: Collection[int] = ()) -> list[P
         spared_lines: of the method's file, that are no part of the method.
     """
     source = inspect.getsource(method)
-    found = [PlacedMutant(one.name, one.line, one.code, module=method.__name__) for one in boundaries(source)]
-    found = [one for one in found if one.line not in spared_lines and one.line in _lines(ast.parse(source))]
+    lines = _lines(ast.parse(source)) - set(spared_lines)
+    mutants = [PlacedMutant(each.name, each.line, each.code, module=method.__name__) for each in boundaries(source)]
+    mutants = [each for each in mutants if each.line in lines]
     for name in folder_modules(method.__name__):
-        found += _every(name, None)
+        mutants += _every(name, None)
     for name, definitions in imported(source).items():
-        found += _every(name, definitions)
-    return found
+        mutants += _every(name, definitions)
+    return mutants
 
 
 def folder_modules(method: str) -> list[str]:
@@ -170,9 +171,9 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 def _functions(module: ModuleType) -> Iterator[FunctionType]:
     """Those that a module defines, those of its classes too."""
-    own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
-    inside = [value for owner in own if inspect.isclass(owner) for value in vars(owner).values()]
-    for value in (*own, *inside):
+    defined = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
+    inside = [value for owner in defined if inspect.isclass(owner) for value in vars(owner).values()]
+    for value in (*defined, *inside):
         parts = [getattr(value, name, None) for name in ("__func__", "fget", "fset", "func")]
         for part in (value, *parts):
             bare = inspect.unwrap(part) if callable(part) else None

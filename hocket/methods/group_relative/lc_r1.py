@@ -287,8 +287,8 @@ LC_R1 = DR_GRPO.but(
         "bonus": "c2 = credit.bonus = credit.penalty = 1, at the closing tag, after centring",
         "right answers": "compression asks the scores' sum; the length term the return before it",
     },
-    note="without --judge the extractor is a rule; the shipped models in its place were asked, and in a first step "
-    "what they quoted led to no cut",
+    note="without --judge the extractor is a rule; a judge that was taught (task marked-sums) quotes in half of the "
+    "cases what it should, and that thoughts get shorter with it was not measured",
     rollout=CompressedThoughts(samples=8),
     shaping=(RelativeLength(), TagFormat(weight=1.0)),
     credit=TagBonus(),

@@ -51,7 +51,7 @@ class Work(NamedTuple):
     @property
     def thought(self) -> str:
         """What is thought."""
-        return " ".join(one.text for one in (*self.sentences, *self.checks))
+        return " ".join(sentence.text for sentence in (*self.sentences, *self.checks))
 
     @property
     def text(self) -> str:
@@ -79,18 +79,18 @@ def worked(terms: Sequence[int], slip: float, checks: float, rng: np.random.Gene
 # ---------------------------------------------------------------- what judges are asked
 
 Marking = Callable[[str, int, Work], tuple[str, str]]
-"""The question about a piece of work on a problem with some answer, as a recipe asks it, and what is to be said."""
+"""The question about a piece of work on a problem with some answer, as a recipe asks it, and the answer due."""
 
 
 def first_wrong(problem: str, answer: int, work: Work) -> tuple[str, str]:
     """Spectral PO asks for the number of the first wrong step; the answer stands in the last one."""
     every = (*work.sentences, *work.checks)
-    lines = [one.text for one in every]
+    lines = [sentence.text for sentence in every]
     lines[0], lines[-1] = f"<think>{lines[0]}", f"{lines[-1]}</think><answer>{work.result}</answer>"
     if len(every) == 1:
         lines = [work.text]
     listed = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
-    wrong = next((number for number, one in enumerate(every, 1) if not one.right), 0)
+    wrong = next((number for number, sentence in enumerate(every, 1) if not sentence.right), 0)
     choices = ", ".join(map(str, range(len(every) + 1)))
     return f"{FIRST_WRONG}\n\n{problem}\n\n{listed}\n\nAnswer with one of: {choices}.", str(wrong)
 
@@ -98,13 +98,13 @@ def first_wrong(problem: str, answer: int, work: Work) -> tuple[str, str]:
 def reaching(problem: str, answer: int, work: Work) -> tuple[str, str]:
     """LC-R1 asks for the sentence that first comes to the answer."""
     end = f"={answer}."
-    quote = next((one.text for one in (*work.sentences, *work.checks) if one.text.endswith(end)), "NONE")
+    quote = next((each.text for each in (*work.sentences, *work.checks) if each.text.endswith(end)), "NONE")
     return f"{REACHED}\n\nProblem:\n{problem}\n\nAnswer: {answer}\n\nThought:\n{work.thought}", quote
 
 
 def criticised(problem: str, answer: int, work: Work) -> tuple[str, str]:
     """Text2Grad asks for a critique in quotes with scores, and gets every sentence with its own."""
-    spans = [[one.text, 1 if one.right else -1] for one in (*work.sentences, *work.checks)]
+    spans = [[each.text, 1 if each.right else -1] for each in (*work.sentences, *work.checks)]
     return f"{CRITIC}\n\nQuestion:\n{problem}\n\nAnswer:\n{work.text}", json.dumps(spans)
 
 

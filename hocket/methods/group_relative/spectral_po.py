@@ -151,6 +151,7 @@ SPECTRAL_PO = GRPO.but(
         "constants": "shaping.0.slope beta = 5 and shaping.0.threshold gamma = 0.5: the paper's are not known",
         "other groups": "unchanged to the last bit",
     },
-    note="without --judge steps are equations checked by rule",
+    note="without --judge steps are equations checked by rule; the shipped model as judge, also after lessons (task "
+    "marked-sums), gave all answers of a failed group the same share",
     shaping=(StepScores(slope=5.0, threshold=0.5),),
 )

@@ -186,8 +186,8 @@ TEXT2GRAD = PPO_RLHF.but(
         "KL": "k1 in the reward at every decision not imposed, coefficient 0.02; the code's full KL is left out",
         "other rewards": "added as they are",
     },
-    note="without --judge a workflow or a score must give critiques, else none are given; the shipped base as judge "
-    "gave none that paid a span",
+    note="without --judge a workflow or a score must give critiques, else none are given; critiques of a taught judge "
+    "(task marked-sums) pay spans, but their scores are often wrong, and that it learns by them was not measured",
     shaping=(SpanRewards(), KLInReward(coefficient=0.02, estimator="k1")),
     credit=GAE(gamma=1.0, lam=0.95, whiten=True),
 )

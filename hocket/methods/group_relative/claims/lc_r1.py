@@ -214,11 +214,11 @@ def compare_cuts(run: ShippedRun) -> dict[str, float]:
     """Of right thoughts: from how many a judge quoted, how many were cut, and what share of these is left."""
     batch = run.results[0].batch
     assert batch is not None
-    thoughts = [one for one in COMPRESSED.rows(batch) if one is not None]
-    cut = [one for one in thoughts if int(one["kept"]) < int(one["original"])]
-    left = sum(int(one["kept"]) for one in cut) / max(1, sum(int(one["original"]) for one in cut))
+    thoughts = [row for row in COMPRESSED.rows(batch) if row is not None]
+    cut = [row for row in thoughts if int(row["kept"]) < int(row["original"])]
+    left = sum(int(row["kept"]) for row in cut) / max(1, sum(int(row["original"]) for row in cut))
     return {
-        "quoted": float(sum(bool(one["reached"]) for one in thoughts)),
+        "quoted": float(sum(bool(row["reached"]) for row in thoughts)),
         "cut": float(len(cut)),
         "left of these": left,
         "asked": run.mean("judge/questions"),

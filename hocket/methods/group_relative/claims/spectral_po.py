@@ -9,12 +9,8 @@ from typing import Any
 
 import torch
 
-from hocket.core.batch import GroupBy, Level
-from hocket.core.columns import TEXT
-from hocket.core.signals import REWARD
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.toys.recorded_answers import drawn, lines, sample, shaped
 from hocket.lab.toys.training import chances
 from hocket.lab.world import Answer, GradedReward, World
@@ -132,37 +128,3 @@ def in_chains_of_k_steps_the_first_success_and_90_come_sooner_than() -> Finding:
 
 
 claim.shipped(SPECTRAL_PO, "shaping")
-
-JUDGED = "marked-sums?asks=spectral-po"
-
-
-def compare_shares(run: ShippedRun) -> dict[str, float]:
-    """Of groups without a right answer, how many have different rewards; how often the judge says what the rule does.
-
-    The rule's step begins behind the tag of the thought, the judge's with it.
-    """
-    batch = run.results[0].batch
-    assert batch is not None
-    index, right = GroupBy("scenario")(batch).index, batch.scores["correct"].values
-    rewards = batch.scores[REWARD[Level.TRAJECTORY]].values
-    failed = [rows for group in index.unique() if float(right[rows := index == group].max()) < 0.5]
-    texts, due = TEXT.read(batch, "the claim"), torch.zeros(len(rewards), dtype=torch.float64)
-    for place, text in enumerate(texts):
-        share = right_share(text or "")
-        due[place] = 0.0 if share * len(text or "") == len("<think>") else share
-    agrees = (rewards - step_score(due, 5.0, 0.5)).abs() < 0.05
-    return {
-        "failed groups": float(len(failed)),
-        "told apart": float(sum(len(rewards[rows].unique()) > 1 for rows in failed)),
-        "judged as by the rule": float(torch.cat([agrees[rows] for rows in failed]).double().mean()) if failed else 0.0,
-    }
-
-
-claim.shipped(
-    SPECTRAL_PO,
-    "shaping",
-    task=JUDGED,
-    first={"recipe": "sft", "task": f"lessons:{JUDGED}", "update.lr": 0.003},
-    judged=True,
-    sees=compare_shares,
-)
