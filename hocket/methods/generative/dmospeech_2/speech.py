@@ -40,7 +40,7 @@ Rows = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Utterance:
-    """What is to be said, and the voice that is asked for: its colour `[CHANNELS]` and its pace."""
+    """What is to be uttered, and the voice that is asked for: its colour `[CHANNELS]` and its pace."""
 
     text: tuple[int, ...]
     colour: Rows

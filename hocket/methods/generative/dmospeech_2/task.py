@@ -26,7 +26,7 @@ from hocket.types import Scenario, Trajectory
 
 
 def utterance_of(scenario: Scenario) -> Utterance:
-    """What a scenario asks to be said."""
+    """What a scenario asks for."""
     return drawn_utterance(Key.of(scenario.seed).derive("utterance").numpy())
 
 
@@ -65,7 +65,7 @@ class VoiceLikeness(Reward):
 
 
 class SpokenSymbols:
-    """Utterances of three to eight symbols. Success is that a listener whom no reward knows hears exactly these."""
+    """Utterances of three to eight symbols. Success is that a listener that no reward knows hears exactly these."""
 
     name = "spoken-symbols"
     kind: Any = "hocket.methods.generative.dmospeech_2.kind:DURATIONS"
