@@ -155,7 +155,7 @@ class Vision:
                 f"the model makes {len(rows) // len(filled)} features of {MEDIA.name(pictures[0])} and its processor "
                 f"{tokens} tokens; the two are not of one checkpoint"
             )
-        return [part.clone() for part in rows.unflatten(0, (len(filled), tokens))[: len(pictures)]]
+        return [part.clone() for part in rows.reshape(len(filled), tokens, -1)[: len(pictures)]]
 
     def _rows_of(self, stacked: dict[str, Tensor]) -> Tensor:
         """The features of a bucket by the model's own method, `[B * tokens, H]`."""

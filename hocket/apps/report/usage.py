@@ -63,6 +63,7 @@ PUBLIC: Mapping[str, str] = {
     "hocket.core.noise_laws": "noise of samplers' steps, for any recipe that denoises",
     "hocket.core.divergences": "what a loss of distillation compares, for any recipe with a teacher",
     "hocket.core.span_divergences": "the same for a teacher of another tokenizer",
+    "hocket.hooks.short_batches": "updates within episodes, for any recipe of one controller",
     "hocket.credit.sequential_agents": "credit of agents one after another, on which HAPPO and its like stand",
     "hocket.credit.pairs": "credit by pairs",
     "hocket.credit.score_positions": "credit of scores on users' own ratings",
