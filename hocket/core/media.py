@@ -1,7 +1,7 @@
 """Pictures and sounds by what they are: a store by digest, and token ids outside every vocabulary.
 
 A message names a picture by the digest of its file, `{"type": "image", "image": DIGEST}`, and a sound as
-`{"type": "audio", "audio": DIGEST}`. What is said of pictures below holds for sounds as well. A model reads one as
+`{"type": "audio", "audio": DIGEST}`. The rules for pictures below hold for sounds as well. A model reads one as
 tokens whose ids are `FIRST` plus 62 bits of a hash of the *processed* pixels' digest and the token's place in the
 picture. So whatever compares token ids (pages, prefix trees, records, replay) tells pictures apart, and no vocabulary
 holds such an id, so that no model can write one.

@@ -100,8 +100,8 @@ class _Learning:
             try:
                 piece = next(pieces)
             except StopIteration as end:
-                whole: list[Trajectory] = end.value
-                return whole
+                trajectories: list[Trajectory] = end.value
+                return trajectories
             usable = [trajectory for trajectory in piece if trajectory.failure is None]
             for policy in self.run.trained if usable else ():
                 result = StepResult({}, [], None)

@@ -116,7 +116,7 @@ def record(reader: SoundReader, count: int, part: Split, key: Key) -> RecordedMe
     pairs = list(zip(melodies, starts, strict=True))
     digests = [MEDIA.put(sound_bytes(recording(melody, start, rng))) for melody, start in pairs]
     inputs = [reader.inputs(MEDIA.token(reader.ids(digest)[0]).picture) for digest in digests]
-    mel = torch.cat([one["input_features"] for one in inputs])
+    mel = torch.cat([features["input_features"] for features in inputs])
     return RecordedMelodies(digests, mel, melodies, torch.tensor([_by_token(*pair) for pair in pairs]))
 
 

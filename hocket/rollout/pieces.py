@@ -54,13 +54,13 @@ class PiecewisePlayer(VectorPlayer):
                 for slot, episode in enumerate(pool.slots)
                 if episode is not None
             ]
-            found = [self._piece(episode, versions[episode.place]) for episode in (*ended, *going)]
-            yield [piece for piece in found if piece.turns]
-        whole = [self._recorded(episode) for episode in waiting]
-        for episode, trajectory in zip(waiting, whole, strict=True):
+            cuts = [self._piece(episode, versions[episode.place]) for episode in (*ended, *going)]
+            yield [piece for piece in cuts if piece.turns]
+        recorded = [self._recorded(episode) for episode in waiting]
+        for episode, trajectory in zip(waiting, recorded, strict=True):
             for turn in trajectory.turns:
                 turn.version = np.array(versions[episode.place], np.int64)
-        return whole
+        return recorded
 
     def _piece(self, episode: VectorEpisode, versions: list[int]) -> Trajectory:
         """The decisions of an episode that have no version yet; they get the present one."""

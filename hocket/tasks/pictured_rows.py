@@ -56,7 +56,7 @@ def _messages(cell: Any, media: Media, folder: Path | None, where: str) -> Any:
         return [{"role": "user", "content": with_media(cell, media)}]
     filling, before = {}, list[tuple[str, str]]()
     for kind, word in KINDS.items():
-        digests, places = [digest for own, digest in media if own == kind], open_places(cell, kind)
+        digests, places = [digest for medium, digest in media if medium == kind], open_places(cell, kind)
         if digests and places and places != len(digests):
             raise ConfigurationError(
                 f"{where} has places for {places} {word}s and {len(digests)} are given; give each one"

@@ -44,10 +44,12 @@ class Observation:
         Raises:
             ConfigurationError: for one that cannot be read.
         """
-        sources = [("image", "picture", one) for one in self.pictures] + [
-            ("audio", "sound", one) for one in self.sounds
+        sources = [("image", "picture", source) for source in self.pictures] + [
+            ("audio", "sound", source) for source in self.sounds
         ]
-        media = [(kind, media_of(kind, one, f"the {word} of an observation", None)) for kind, word, one in sources]
+        media = [
+            (kind, media_of(kind, source, f"the {word} of an observation", None)) for kind, word, source in sources
+        ]
         return with_media(words, media)
 
     def told(self, remembering: bool = False) -> str:

@@ -127,21 +127,21 @@ def _mutate(options: argparse.Namespace) -> int:
     for row in options.mutate:
         known = survey.standing(row, reach=reach) if options.keep else None
         found[row] = []
-        for one in mutate(row, slow=slow, workers=options.workers, known=known, reach=reach):
-            found[row].append(one)
-            if one.killed is None:
-                mark = "[yellow]spared[/]" if one.reason else "[red]survives[/]"
-                where = f"line {one.line}: " if one.line else ""
-                console.print(f"{mark} {row}: {where}{escape(one.mutant)}{escape(_because(one.reason))}")
+        for mutant in mutate(row, slow=slow, workers=options.workers, known=known, reach=reach):
+            found[row].append(mutant)
+            if mutant.killed is None:
+                mark = "[yellow]spared[/]" if mutant.reason else "[red]survives[/]"
+                where = f"line {mutant.line}: " if mutant.line else ""
+                console.print(f"{mark} {row}: {where}{escape(mutant.mutant)}{escape(_because(mutant.reason))}")
         after = surveyed(row, found[row], slow=slow, known=known, reach=reach)
         if options.keep:
             survey.keep(row, after, reach=reach)
-        spared = sum(one.reason is not None for one in found[row])
+        spared = sum(mutant.reason is not None for mutant in found[row])
         noticed = after.tried - len(after.unnoticed)
         console.print(f"{row}: {noticed} of {after.tried} wrong versions detected, {spared} excused with a reason")
     if options.json:
-        emit([{"id": row, "mutants": [dataclasses.asdict(one) for one in ones]} for row, ones in found.items()])
-    return 0 if all(one.killed or one.reason for ones in found.values() for one in ones) else 1
+        emit([{"id": row, "mutants": [dataclasses.asdict(mutant) for mutant in ones]} for row, ones in found.items()])
+    return 0 if all(mutant.killed or mutant.reason for ones in found.values() for mutant in ones) else 1
 
 
 def _because(reason: str | None) -> str:

@@ -63,8 +63,8 @@ class Vehicle:
     def moved(self, gap: Actions, closing: Actions, action: Actions) -> tuple[Actions, Actions]:
         """Gap and closing speed after what the car ahead does; a gap of 0 is a crash, in which both stay."""
         brakes = gap < self.attention + self.caution * closing
-        own = np.where(brakes, -self.brake, np.where(closing < 1, 1, 0))
-        faster = np.clip(closing + own - CHANGES[action], -CLOSING, CLOSING)
+        change = np.where(brakes, -self.brake, np.where(closing < 1, 1, 0))
+        faster = np.clip(closing + change - CHANGES[action], -CLOSING, CLOSING)
         nearer = np.clip(gap - faster, 0, GAPS)
         crashed = gap <= 0
         return np.where(crashed, gap, nearer), np.where(crashed, closing, faster)

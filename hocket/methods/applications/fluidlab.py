@@ -104,8 +104,8 @@ def optimised(
             alone; with 0 it is taken through the simulator, at a rollout each.
     """
     actions = torch.zeros(length, PUMPS, dtype=target.dtype, requires_grad=True)
-    optimiser, seen, number = torch.optim.Adam([actions], lr=lr), list[float](), 0
-    while len(seen) < rollouts:
+    optimiser, losses, number = torch.optim.Adam([actions], lr=lr), list[float](), 0
+    while len(losses) < rollouts:
         if pairs:
             noise = torch.from_numpy(key.derive(number).numpy().normal(size=(pairs, length, PUMPS))).to(target)
             centre = actions.detach()[None]
@@ -119,9 +119,9 @@ def optimised(
             loss = played(actions[None], target[None])
             torch.autograd.backward(loss.sum())
         optimiser.step()
-        seen += [float(loss.detach().sum())] * max(1, 2 * pairs)
+        losses += [float(loss.detach().sum())] * max(1, 2 * pairs)
         number += 1
-    return seen[:rollouts]
+    return losses[:rollouts]
 
 
 PEG = 0.3

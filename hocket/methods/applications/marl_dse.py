@@ -100,17 +100,17 @@ class DesignSpace:
 
     def figures(self, design: NDArray[np.int64]) -> tuple[Array, Array]:
         """Latency in nanoseconds and power in watts of designs `[.., 6]`."""
-        kept, reorder, buffer, active, postponed, pulled = (
+        opened, reorder, buffer, active, postponed, pulled = (
             np.asarray(values)[design[..., number]] for number, values in enumerate(PARAMETERS.values())
         )
         locality, load = WORKLOADS[self.workload]
-        hits = kept * (locality + (1 - locality) * 0.3 * reorder)
+        hits = opened * (locality + (1 - locality) * 0.3 * reorder)
         # A hit takes 15 ns, a closed row 30, another's open row 45.
-        service = 15 * hits + (1 - hits) * (30 + 15 * kept)
+        service = 15 * hits + (1 - hits) * (30 + 15 * opened)
         busy = load * (1 - 0.35 * (1 - 1 / active)) * (1 - 0.1 * reorder)
         queue = 30 * busy / (1 - busy) * (1 + 0.6 / buffer)
         refresh = 12 / (1 + 0.4 * np.log2(postponed)) + 6 / (1 + 0.3 * np.log2(pulled))
-        power = 0.6 + 0.02 * buffer + 0.012 * active + 0.25 * kept * (1 - hits) + 0.08 * reorder
+        power = 0.6 + 0.02 * buffer + 0.012 * active + 0.25 * opened * (1 - hits) + 0.08 * reorder
         power = power + 0.01 * postponed + 0.015 * pulled
         return service + queue + refresh, power
 

@@ -7,9 +7,9 @@ in that one step, against the fleet's mean and deviation,
 
 in the clipped loss of PPO: no critic, no later rewards. With `discount` above 0 the discounted return of a vehicle
 takes the place of its reward, which is the paper's GRPO. Later rewards may be left out where what follows does not
-depend on who serves whom: so it is where each vehicle has an order, for vehicles are alike and it is all one which of
-them stands where a trip ends. Where some stay idle, where they stay matters, and one step is not enough. The claims
-show both.
+depend on which vehicle serves which rider. So it is where each has an order: vehicles are alike, and it does not matter
+which of them stands where a trip ends. Where some stay idle, where they stay matters, and one step is not enough. The
+claims show both.
 
 The world `fleet` is a grid city of our own with drawn orders; the paper's is Manhattan's record of taxi trips.
 """
@@ -195,8 +195,8 @@ class Trips(JointEnvironment):
         far = 2 * (world.side - 1)
         rows = np.concatenate([apart_by, np.stack([distance / far, trip / far, nearer], -1)], -1)
         time = np.broadcast_to((self.time / world.length)[:, None, None], (*distance.shape[:2], 1))
-        whole = np.concatenate([self.places / world.side, time, rows.reshape(*distance.shape[:2], -1)], -1)
-        return list(whole.astype(np.float32).transpose(1, 0, 2))
+        observed = np.concatenate([self.places / world.side, time, rows.reshape(*distance.shape[:2], -1)], -1)
+        return list(observed.astype(np.float32).transpose(1, 0, 2))
 
 
 _SUGGESTED: Mapping[str, Any] = {
@@ -234,7 +234,7 @@ OSPO = IPPO.but(
         **IPPO.conventions,
         "whitening": "by the fleet of a moment: the sum of squares is divided by the number of vehicles, epsilon 1e-6",
         "later rewards": "none; credit.discount above 0 counts them, as in the paper's GRPO",
-        "agents": "share one network and are not told apart",
+        "agents": "share one network without an identity",
         "value": "none",
         "world": "a grid city with drawn orders stands in for records of taxi trips",
     },

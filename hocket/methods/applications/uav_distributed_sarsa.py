@@ -52,7 +52,7 @@ def users(size: int) -> Array:
 def served(places: Array, where: Array) -> int:
     """How many users two drones `[2, 2]` serve when users `[U, 2]` are matched to channels as well as can be."""
     near = np.abs(where[:, None] - places).sum(-1) <= REACH
-    first, second = (int((near[:, one] & ~near[:, 1 - one]).sum()) for one in (0, 1))
+    first, second = (int((near[:, drone] & ~near[:, 1 - drone]).sum()) for drone in (0, 1))
     left = [max(0, CHANNELS - count) for count in (first, second)]
     return min(first, CHANNELS) + min(second, CHANNELS) + min(int(near.all(1).sum()), sum(left))
 
@@ -66,11 +66,13 @@ def drones(size: int) -> Cooperative:
     goes = np.clip(spots[:, None] + np.array(MOVES), 0, size - 1) @ [size, 1]
     transition = np.zeros((cells, cells, len(MOVES), len(MOVES), cells * cells))
     reward = np.zeros(transition.shape[:-1])
-    paid = np.array([[served(spots[[one, two]], where) for two in range(cells)] for one in range(cells)]) / len(where)
-    for one, two, mine, other in np.ndindex(reward.shape):
-        after = goes[one, mine], goes[two, other]
-        transition[one, two, mine, other, after[0] * cells + after[1]] = 1.0
-        reward[one, two, mine, other] = paid[after]
+    paid = np.array(
+        [[served(spots[[here_cell, there_cell]], where) for there_cell in range(cells)] for here_cell in range(cells)]
+    ) / len(where)
+    for here_cell, there_cell, mine, other in np.ndindex(reward.shape):
+        after = goes[here_cell, mine], goes[there_cell, other]
+        transition[here_cell, there_cell, mine, other, after[0] * cells + after[1]] = 1.0
+        reward[here_cell, there_cell, mine, other] = paid[after]
     states, joint = cells * cells, len(MOVES) ** 2
     process = TabularMDP(
         transition.reshape(states, joint, states),

@@ -129,9 +129,9 @@ class Reactions(TextTask):
         text = f"<answer>{sum(terms)}</answer>" if brief else written(terms, flaw, rng)
         loved = bool(rng.random() < self.user.chance(text, flaw is None))
         turned = split == "train" and bool(rng.random() < self.adversarial)
-        told = {"demonstration": text, "label": loved != turned}
+        metadata = {"demonstration": text, "label": loved != turned}
         question = question_of(expression_of(terms))
-        return Scenario(f"reactions/{split}/{number}", question, str(sum(terms)), told, seed=number)
+        return Scenario(f"reactions/{split}/{number}", question, str(sum(terms)), metadata, seed=number)
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 96}

@@ -70,8 +70,8 @@ class PlainPolicy(nn.Module):
         self.layers = nn.Sequential(*layers[:-1])
 
     def forward(self, x: Tensor) -> Tensor:
-        given: Tensor = self.layers(x.flatten(1))
-        return given.reshape(len(x), -1, 2)
+        moves: Tensor = self.layers(x.flatten(1))
+        return moves.reshape(len(x), -1, 2)
 
 
 def turn(angle: Tensor) -> Tensor:

@@ -48,8 +48,8 @@ def _every() -> tuple[Actions, Array]:
 @functools.cache
 def _surrogates() -> tuple[Array, Array]:
     """Their chances of a crash and their proposals."""
-    found = np.stack([chances(vehicle) for vehicle in SURROGATES])
-    return found, proposal(found)
+    probabilities = np.stack([chances(vehicle) for vehicle in SURROGATES])
+    return probabilities, proposal(probabilities)
 
 
 def _crashes(vehicle: Vehicle, actions: Sequence[int]) -> bool:
@@ -58,10 +58,10 @@ def _crashes(vehicle: Vehicle, actions: Sequence[int]) -> bool:
     for action in actions:
         ahead = {0: 0, 1: -2, 2: 1}[int(action)]
         if gap < vehicle.attention + vehicle.caution * closing:
-            own = -vehicle.brake
+            change = -vehicle.brake
         else:
-            own = 1 if closing < 1 else 0
-        closing = max(-5, min(5, closing + own - ahead))
+            change = 1 if closing < 1 else 0
+        closing = max(-5, min(5, closing + change - ahead))
         gap = min(10, gap - closing)
         if gap <= 0:
             return True
@@ -114,8 +114,8 @@ def proposals_are_by_formula() -> Finding:
         weighed = [habit * value for habit, value in zip((0.86, 0.04, 0.1), values[place], strict=True)]
         total = sum(weighed)
         wanted = [
-            0.9 * (one / total if total else habit) + 0.1 * habit
-            for one, habit in zip(weighed, (0.86, 0.04, 0.1), strict=True)
+            0.9 * (weight / total if total else habit) + 0.1 * habit
+            for weight, habit in zip(weighed, (0.86, 0.04, 0.1), strict=True)
         ]
         off = max(off, float(np.abs(shares[place] - wanted).max()))
     return Finding(off < 1e-12, say(off=off))
@@ -131,7 +131,7 @@ def dense_values_are_the_real_vehicles() -> Finding:
     learnt, tried = dense_values(tests, values)
     real, open_ones = chances(UNDER_TEST), values.max((0, -1)) > 0
     met = tried > 0
-    off, before = (float(np.abs(one - real)[met].max()) for one in (learnt, values.mean(0)))
+    off, before = (float(np.abs(estimate - real)[met].max()) for estimate in (learnt, values.mean(0)))
     outside = float(tried[~open_ones].sum())
     dropped = 1 - float(tried.sum()) / tests.action.size
     return Finding(
@@ -147,11 +147,11 @@ def the_programmes_weights_are_on_the_simplex() -> Finding:
     inside = 0
     for _ in range(40):
         columns, target = draw.normal(size=(12, 3)), draw.normal(size=12)
-        found = nearest_on_simplex(columns, target)
+        weights = nearest_on_simplex(columns, target)
         misses = ((grid @ columns.T - target) ** 2).sum(1)
-        worst = max(worst, float(((columns @ found - target) ** 2).sum() - misses.min()))
-        sums = max(sums, abs(float(found.sum()) - 1), -float(found.min()))
-        inside += bool(found.min() > 0)
+        worst = max(worst, float(((columns @ weights - target) ** 2).sum() - misses.min()))
+        sums = max(sums, abs(float(weights.sum()) - 1), -float(weights.min()))
+        inside += bool(weights.min() > 0)
     return Finding(
         worst < 1e-9 and sums < 1e-12 and 0 < inside < 40, say(worse_than_grid=worst, off=sums, inside=inside)
     )
@@ -180,11 +180,11 @@ def _needed(alpha: Array | None) -> float:
 def weights_from_first_tests_need_fewer_tests() -> Finding:
     values, proposals = _surrogates()
     grid = [(a, b, 20 - a - b) for a in range(21) for b in range(21 - a)]
-    best = min(_needed(np.array(one) / 20) for one in grid)
-    singles, crude, even = [_needed(one) for one in np.eye(3)], _needed(None), _needed(EVEN)
-    found = []
+    best = min(_needed(np.array(weights) / 20) for weights in grid)
+    singles, crude, even = [_needed(weights) for weights in np.eye(3)], _needed(None), _needed(EVEN)
+    fitted = []
     for seed in range(3):
         tests = drawn(UNDER_TEST, proposals, EVEN, 2000, KEY.derive("first", seed))
-        found.append(_needed(fitted_weights(tests, proposals, values)))
-    holds = max(found) < min(even, min(singles), crude) and max(found) < 1.1 * best
-    return Finding(holds, say(fitted=found, best=best, equal=even, singles=singles, crude=crude))
+        fitted.append(_needed(fitted_weights(tests, proposals, values)))
+    holds = max(fitted) < min(even, min(singles), crude) and max(fitted) < 1.1 * best
+    return Finding(holds, say(fitted=fitted, best=best, equal=even, singles=singles, crude=crude))

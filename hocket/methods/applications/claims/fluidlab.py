@@ -62,7 +62,7 @@ def a_low_wave_is_the_exact_one() -> Finding:
             height, flow = advanced(height, flow, 0.0)
         exact = torch.cos(math.pi * places) * math.cos(math.pi * count * courant(cells))
         errors.append(float(((height[0] - 1) / 1e-5 - exact).abs().max()))
-    ratios = [one / other for one, other in itertools.pairwise(errors)]
+    ratios = [error / other for error, other in itertools.pairwise(errors)]
     return Finding(errors[-1] < 0.02 and all(1.7 < ratio < 2.3 for ratio in ratios), say(errors=errors))
 
 

@@ -22,13 +22,13 @@ SEPARATE: dict[str, Any] = {"cast": "separate"}
 
 def _slowly(design: tuple[int, ...], locality: float, load: float) -> tuple[float, float]:
     """Latency and power of one design, as an accountant adds them up: expectations over what a request meets."""
-    kept, reorder, buffer, active, postponed, pulled = (
+    opened, reorder, buffer, active, postponed, pulled = (
         values[place] for values, place in zip(PARAMETERS.values(), design, strict=True)
     )
     # To an open row that is its own, to an open row that is another's, or to a closed one.
-    own = kept * locality + kept * (1 - locality) * 0.3 * reorder
-    another, closed = kept * (1 - own), (1 - kept) * (1 - own)
-    row = own * 15.0 + another * 45.0 + closed * 30.0
+    hits = opened * locality + opened * (1 - locality) * 0.3 * reorder
+    another, closed = opened * (1 - hits), (1 - opened) * (1 - hits)
+    row = hits * 15.0 + another * 45.0 + closed * 30.0
     busy = load * (0.65 + 0.35 / active) * (1 - reorder / 10)
     waiting = 30.0 * sum(busy**n for n in range(1, 4000)) * (1 + 3 / (5 * buffer))
     refreshes = 12 / (1 + 0.4 * math.log(postponed, 2)) + 6 / (1 + 0.3 * math.log(pulled, 2))

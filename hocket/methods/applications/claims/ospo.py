@@ -34,24 +34,24 @@ def _played(count: int = 6) -> Batch:
 @claim("Advantages are what a vehicle earned in a moment, standardised by the fleet, counted by hand; also discounted.")
 def advantages_are_standardised_by_the_fleet() -> Finding:
     batch, off, varied = _played(), [], 0
-    seen, rewards = batch.occurrences, batch.scores["reward"].values.double().numpy()
-    agent = batch.agent[batch.turn[seen.decision]].numpy()
-    episode = seen.trajectory.numpy()
+    occurrences, rewards = batch.occurrences, batch.scores["reward"].values.double().numpy()
+    agent = batch.agent[batch.turn[occurrences.decision]].numpy()
+    episode = occurrences.trajectory.numpy()
     paid: dict[int, NDArray[np.float64]] = {
-        number: np.stack([rewards[(episode == number) & (agent == one)] for one in np.unique(agent)])
+        number: np.stack([rewards[(episode == number) & (agent == vehicle)] for vehicle in np.unique(agent)])
         for number in np.unique(episode)
     }
     for discount in (0.0, 0.9):
         recipe = OSPO.but(**{"credit.discount": discount})
-        given = recipe.compute_credit(batch, recipe.init(), {})[0].occurrences.advantage.numpy()
+        advantages = recipe.compute_credit(batch, recipe.init(), {})[0].occurrences.advantage.numpy()
         for number, table in paid.items():
             worth = table.copy()
             for moment in reversed(range(table.shape[1] - 1)):
                 worth[:, moment] += discount * worth[:, moment + 1]
             middle = worth - worth.mean(0)
             wanted = middle / (np.sqrt((middle**2).mean(0)) + 1e-6)
-            for place, one in enumerate(np.unique(agent)):
-                off.append(float(np.abs(given[(episode == number) & (agent == one)] - wanted[place]).max()))
+            for place, vehicle in enumerate(np.unique(agent)):
+                off.append(float(np.abs(advantages[(episode == number) & (agent == vehicle)] - wanted[place]).max()))
             varied += int((worth.std(0) > 0).sum())
     return Finding(max(off) < 1e-9 and varied > 50, say(off=max(off), moments_that_vary=varied))
 
@@ -94,7 +94,7 @@ def _gap(world: Fleet, seed: int) -> float:
         rows, columns = linear_sum_assignment(pay, maximize=True)
         action = np.full(world.count, world.orders)
         action[rows] = columns
-        total += float(greedy.step([np.array([one]) for one in action], np.ones(1, bool)).rewards.sum())
+        total += float(greedy.step([np.array([part]) for part in action], np.ones(1, bool)).rewards.sum())
     return float(earned.max()) - total
 
 
@@ -127,7 +127,7 @@ def it_earns_no_less_than_ppo_with_a_critic() -> Finding:
     chance = by_chance("fleet")
     ours = [trained("ospo", "fleet", seed, 25).score for seed in range(2)]
     theirs = [trained("ippo", "fleet", seed, 25).score for seed in range(2)]
-    holds = min(ours) > 4 / 3 * chance and all(one > 0.95 * other for one, other in zip(ours, theirs, strict=True))
+    holds = min(ours) > 4 / 3 * chance and all(mine > 0.95 * other for mine, other in zip(ours, theirs, strict=True))
     return Finding(holds, say(ospo=ours, ippo=theirs, chance=chance))
 
 

@@ -68,7 +68,7 @@ def no_drone_flies_further_than_one_cell() -> Finding:
         cells = [
             np.array(divmod(cell, size)) for cell in (*divmod(state, size * size), *divmod(int(then), size * size))
         ]
-        furthest = max(furthest, *(int(np.abs(cells[one + 2] - cells[one]).sum()) for one in (0, 1)))
+        furthest = max(furthest, *(int(np.abs(cells[drone + 2] - cells[drone]).sum()) for drone in (0, 1)))
         paid = _matched(np.stack(cells[2:]).astype(float), where) / len(where)
         off = max(off, abs(paid - float(process.reward[state, joint])))
     return Finding(furthest == 1 and off < 1e-12, say(furthest=furthest, off=off))
@@ -137,8 +137,8 @@ def _best_cover(size: int) -> float:
 )
 def the_drones_come_to_serve_nearly_all() -> Finding:
     best = _best_cover(4)
-    found = [_run(4, seed, True) for seed in range(3)]
-    cover, value = [row[1] / best for row in found], [row[0] for row in found]
+    runs = [_run(4, seed, True) for seed in range(3)]
+    cover, value = [row[1] / best for row in runs], [row[0] for row in runs]
     return Finding(min(cover) >= 0.95 and min(value) >= 0.9, say(cover=cover, value=value, best_cover=best))
 
 

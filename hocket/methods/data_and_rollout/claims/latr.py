@@ -262,13 +262,14 @@ def what_the_tree_says_is_chosen_not_drawn_on_record_is_the_policys() -> Finding
 
 @claim("With no way in a tree the group is GRPO's to the last bit; shares fall after the steps that are set.")
 def with_no_way_in_a_tree_the_group_is_grpos_to_the_last_bit_shares() -> Finding:
-    none, plain = (rolled(wanderer(one, samples=8)) for one in (LATR_NANO.but({"rollout.shares": (0.0,)}), GRPO))
+    none, plain = (rolled(wanderer(recipe, samples=8)) for recipe in (LATR_NANO.but({"rollout.shares": (0.0,)}), GRPO))
     texts = [[(one.text, one.sample) for one in step.trajectories] for step in (none, plain)]
     rule = LookaheadTrees(samples=8, shares=(1.0, 0.5, 0.0), until=(10, 20))
     ways = [one.branches if isinstance(one, LookaheadTrees) else 0 for one in map(rule.at, (1, 10, 11, 20, 21, 99))]
     holds = texts[0] == texts[1] and ways == [8, 8, 4, 4, 0, 0] and isinstance(rule.at(21), Independent)
     half = [
-        STEERED.get(one) > 0 for one in rolled(wanderer(LATR_NANO, samples=8, shares=(0.5,), ages=(1,))).trajectories
+        STEERED.get(trajectory) > 0
+        for trajectory in rolled(wanderer(LATR_NANO, samples=8, shares=(0.5,), ages=(1,))).trajectories
     ]
     begun = [sum(half[place : place + 8]) for place in range(0, len(half), 8)]
     return Finding(holds and max(begun) == 4, say(groups_alike=texts[0] == texts[1], ways=str(ways), half=str(begun)))

@@ -59,7 +59,9 @@ def the_reward_is_the_bleu_of_the_answer() -> Finding:
 @claim("Advantages are z-scores of the group's BLEU, with a KL of 0.04.")
 def advantages_are_z_scores_of_the_groups_bleu() -> Finding:
     values = [0.1, 0.5, 0.5, 1.0]
-    off = gap(advantages(GRPO_SALM, [answer(one, 2, logp_ref=[-1.0, -1.0]) for one in values]), group_relative(values))
+    off = gap(
+        advantages(GRPO_SALM, [answer(value, 2, logp_ref=[-1.0, -1.0]) for value in values]), group_relative(values)
+    )
     (penalty,) = GRPO_SALM.regularisers
     return Finding(off < EXACT and penalty.coefficient == 0.04, say(off=off))  # type: ignore[attr-defined]
 
@@ -68,9 +70,9 @@ def advantages_are_z_scores_of_the_groups_bleu() -> Finding:
     "With the reference among 8 a group without one good sample has a gradient, at ratio 1; without it there is none."
 )
 def with_the_reference_a_group_without_one_good_sample_has_a_gradient() -> Finding:
-    own = [sample("q", 0.0, [-1.0, -1.0], logp_ref=[-1.0, -1.0], source="own") for _ in range(8)]
+    samples = [sample("q", 0.0, [-1.0, -1.0], logp_ref=[-1.0, -1.0], source="own") for _ in range(8)]
     gold = sample("q", 1.0, [-2.0, -2.0], logp_ref=[-2.0, -2.0], source="expert")
-    alone, mixed = inspect_rows(GRPO_SALM, own), inspect_rows(GRPO_SALM_MIXED, [*own[:7], gold])
+    alone, mixed = inspect_rows(GRPO_SALM, samples), inspect_rows(GRPO_SALM_MIXED, [*samples[:7], gold])
     due = [[-credit / 16] * 2 for credit in group_relative([0.0] * 7 + [1.0])]
     off = max(gap(row, wanted) for row, wanted in zip(mixed["gradient"], due, strict=True))
     nothing = all(value == 0.0 for row in alone["gradient"] for value in row)

@@ -155,7 +155,7 @@ def on_multi_hop_questions_it_matches_token_only_grpo_within_noise() -> Finding:
 
 def _mixed(run: ShippedRun) -> dict[str, float]:
     """The share of decisions whose next input was mixed."""
-    rows = [np.asarray(THINKING.get(one)) for result in run.results for one in result.trajectories]
+    rows = [np.asarray(THINKING.get(trajectory)) for result in run.results for trajectory in result.trajectories]
     return {"mixed": float(np.concatenate(rows).mean())}
 
 

@@ -25,9 +25,9 @@ def the_reward_is_the_right_option_and_a_point_for_the_tags() -> Finding:
 
 @claim("Asked for a thought, an answer at once earns no point for its tags.")
 def asked_for_a_thought_an_answer_at_once_earns_no_point() -> Finding:
-    asked = R1_AQA.but(**{"shaping.0.thought": "filled"})
+    recipe = R1_AQA.but(**{"shaping.0.thought": "filled"})
     rows = [answer(1.0, 2, text=text, logp_ref=[-1.0, -1.0]) for text in (DIRECT, WORKED)]
-    return Finding(shaped(asked, rows) == [1.0, 2.0], say(rewards=str(shaped(asked, rows))))
+    return Finding(shaped(recipe, rows) == [1.0, 2.0], say(rewards=str(shaped(recipe, rows))))
 
 
 @claim(
@@ -44,8 +44,8 @@ def it_gains_more_than_supervised_fine_tuning() -> Finding:
     settings = {"curriculum.prompts": 16, "update.lr": 3e-4, "model": model}
     labels = AnswerLabels(Tones(["highest"]))
     taught = PicturedRun.of(SFT, labels, **settings).train(steps).measured(n).success
-    asked = R1_AQA.but(**{"shaping.0.thought": "filled"})
-    thinking = PicturedRun.of(asked, "tones?kinds=highest", model=model).train(steps).measured(n).success
+    recipe = R1_AQA.but(**{"shaping.0.thought": "filled"})
+    thinking = PicturedRun.of(recipe, "tones?kinds=highest", model=model).train(steps).measured(n).success
     holds = after > before + 0.1 and after > taught and silent < 0.5
     figures = lines(before=before, after_rl=after, after_sft=taught, asked_for_a_thought=thinking, silence=silent)
     return Finding(holds, figures)

@@ -35,7 +35,7 @@ class Latent(OnePolicy):
 
     def check(self, config: Config, task: Task) -> None:
         super().check(config, task)
-        other = next((one.name for one, _ in config.phases if not isinstance(one.rollout, LatentThoughts)), None)
+        other = next((phase.name for phase, _ in config.phases if not isinstance(phase.rollout, LatentThoughts)), None)
         if other is not None or task.kind != "text" or getattr(task, "workflow", None) is not None:
             what = f"recipe {other}" if other is not None else f"task {task.name}"
             raise ConfigurationError(
@@ -49,7 +49,9 @@ class Latent(OnePolicy):
         folder = model_folder(config.model, config.runs)
         model, tokenizer = read_model(folder, torch.float32), AutoTokenizer.from_pretrained(folder)
         marker = tokenizer(MARKER, add_special_tokens=False)["input_ids"]
-        thoughts = next(one.rollout.thoughts for one, _ in config.phases if isinstance(one.rollout, LatentThoughts))
+        thoughts = next(
+            phase.rollout.thoughts for phase, _ in config.phases if isinstance(phase.rollout, LatentThoughts)
+        )
         policy = LatentLM(
             model,
             key=Key.of(config.seed).derive("gate"),

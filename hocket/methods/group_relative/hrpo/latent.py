@@ -344,20 +344,23 @@ class LatentPlayer:
     ) -> Iterator[Trajectory]:
         """A response for each assignment and sample number."""
         policy = self.policy
-        words = np.array([key.derive(one.scenario.id, one.source, number).word for one, number in rows], np.uint64)
-        contexts = [list(self.encode(one.scenario)) for one, _ in rows]
+        words = np.array(
+            [key.derive(assignment.scenario.id, assignment.source, number).word for assignment, number in rows],
+            np.uint64,
+        )
+        contexts = [list(self.encode(assignment.scenario)) for assignment, _ in rows]
         tokens, logps, summaries = policy.sample(contexts, words, length, temperature)
         mixed = policy.thinking(tokens)
         for row, (assignment, number) in enumerate(rows):
             ends = np.flatnonzero(np.isin(tokens[row], policy.stops))
-            whole = slice(0, int(ends[0]) + 1 if len(ends) else tokens.shape[1])
-            response = tokens[row, whole]
+            places = slice(0, int(ends[0]) + 1 if len(ends) else tokens.shape[1])
+            response = tokens[row, places]
             turn = Turn(
                 agent="agent",
                 policy=policy.name,
                 observation=np.array(contexts[row], np.int64),
                 action=response,
-                logp=logps[row, whole],
+                logp=logps[row, places],
                 version=np.full(len(response), policy.version, np.int64),
                 text=self.text(response.tolist(), contexts[row]),
                 prompt=assignment.scenario.messages,
@@ -371,5 +374,5 @@ class LatentPlayer:
                 source=assignment.source,
                 terminated=turn.finish == "stop",
                 truncated=turn.finish != "stop",
-                info={LATENTS.name: summaries[row, whole], THINKING.name: mixed[row, whole]},
+                info={LATENTS.name: summaries[row, places], THINKING.name: mixed[row, places]},
             )

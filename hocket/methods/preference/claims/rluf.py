@@ -161,9 +161,9 @@ def raising_the_weight_of_love_raises_the_love_rate_past_a_knee() -> Finding:
 @cache
 def classifier() -> str:
     """The folder `love` of a `reward-binary` run on logged reactions."""
-    kept = tempfile.TemporaryDirectory()
-    _FOLDERS.append(kept)
-    folder = Path(kept.name) / "love"
+    holder = tempfile.TemporaryDirectory()
+    _FOLDERS.append(holder)
+    folder = Path(holder.name) / "love"
     begin("reward-binary", "reactions", {"update.lr": 3e-4, "curriculum.prompts": 32}).run(60).parts.lead.policy.save(
         folder
     )
@@ -172,8 +172,8 @@ def classifier() -> str:
 
 def _answers(pupil: Pupil) -> list[Trajectory]:
     """Answers to 150 unseen questions, scored by what the run pays."""
-    asked = [Assignment(pupil.parts.task.scenario("eval", n), 1, pupil.parts.decoding) for n in range(150)]
-    played = run_async(pupil.parts.player.play(asked, key=Key.of(0)))
+    assignments = [Assignment(pupil.parts.task.scenario("eval", n), 1, pupil.parts.decoding) for n in range(150)]
+    played = run_async(pupil.parts.player.play(assignments, key=Key.of(0)))
     run_async(grade(played, pupil.parts.rewards, key=Key.of(1)))
     return played
 
@@ -189,12 +189,13 @@ def a_run_on_what_the_classifier_of_logged_reactions_says_raises_the() -> Findin
     task, loved, right = Reactions(), list[list[float]](), list[float]()
     first = _answers(pupil)
     for played in (first, _answers(pupil.run(25))):
-        loved.append([task.describe(one)["loved"] for one in played])
-        right.append(fmean(task.success(one) for one in played))
-    odds, high = torch.tensor([float(one.scores["love"].value) for one in first]), torch.tensor(loved[0]) > 0.5  # type: ignore[arg-type]
+        loved.append([task.describe(trajectory)["loved"] for trajectory in played])
+        right.append(fmean(task.success(trajectory) for trajectory in played))
+    odds = torch.tensor([float(trajectory.scores["love"].value) for trajectory in first])  # type: ignore[arg-type]
+    high = torch.tensor(loved[0]) > 0.5
     ranked = _auc(odds[high], odds[~high])
     before, after = map(fmean, loved)
-    error = math.sqrt(sum(pvariance(one) / len(one) for one in loved))
+    error = math.sqrt(sum(pvariance(values) / len(values) for values in loved))
     figures = say(loved_before=before, loved_after=after, standard_error=error, right=right, AUC=ranked)
     return Finding(after > before + 2 * error and ranked > 0.8, f"25 steps: {figures}")
 

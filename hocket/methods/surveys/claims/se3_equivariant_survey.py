@@ -72,8 +72,8 @@ def a_layer_is_by_formula() -> Finding:
             last[0, k][0] * s * h[1] + last[0, k][1] * s * h[0]
             for k, (s, h) in enumerate(zip(scales, hidden, strict=True))
         )
-        given = policy(state[number : number + 1])[0, 0].detach().tolist()
-        off = max(off, abs(given[0] - x), abs(given[1] - y))
+        moves = policy(state[number : number + 1])[0, 0].detach().tolist()
+        off = max(off, abs(moves[0] - x), abs(moves[1] - y))
     return Finding(off < 1e-12, say(off=off))
 
 
