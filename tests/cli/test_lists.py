@@ -103,7 +103,7 @@ def test_what_one_paper_needs_is_listed_with_it() -> None:
 
 def test_only_what_no_paper_needs_alone_states_its_family() -> None:
     stated = {name for name, one in TASKS.own.items() if one.family}
-    families = ("data", "packages", "pictures", "words", "worlds")
+    families = ("data", "packages", "pictures", "sounds", "words", "worlds")
     assert stated == {one.name for one in lists.all_tasks() if one.family in families}
 
 

@@ -57,8 +57,8 @@ OWN_TASK = (
     "scaf-grpo-prompt",
 )
 """They are paid for a form that needs a longer answer, or for two things, in the task that they are for."""
-PICTURED = ("gui-rcpo", "lpo-gui", "uav-vl-r1", "videochat-r1")
-"""They read boxes, clicks, films or kinds of question, which only their own tasks have; claims train them there."""
+PICTURED = ("ar-grpo", "dmospeech-2", "gui-rcpo", "lpo-gui", "uav-vl-r1", "var-grpo", "videochat-r1")
+"""They read boxes, clicks, films, kinds, digits or symbols, which only their own tasks have; claims train them there."""
 ROUTING = ("camp-pvrp", "parco")
 """They need several vehicles, which only `routes` has; claims train them there."""
 SEARCHING = ("r1-searcher", "r1-searcher-retrieval", "search-r1", "tree-grpo")
@@ -124,7 +124,9 @@ IN_TURN = dict.fromkeys((name for name in all_recipes() if name.startswith("l2rl
 """They go from one task to the next, where scenarios say of which they are."""
 WITH_TOOLS = ("tool-star", "tool-star-rl", "tool-star-sft")
 """They leave out what is solved without tools, or imitate it: all that is tried here. Claims have what needs tools."""
-DENOISING = tuple(name for name, recipe in all_recipes().items() if hasattr(recipe.rollout, "plays"))
+DENOISING = tuple(
+    name for name, recipe in all_recipes().items() if hasattr(recipe.rollout, "plays") and name not in LATENT
+)
 """They sample from policies of another kind; `tests/kinds/test_pictures.py` trains some of them."""
 OF_WORDS = ("parl", "parl-alternating")
 """Their reward is one of an answer's words."""

@@ -319,7 +319,7 @@ def _train(parser: _Parser) -> None:
         ("--task", "NAME", "a task, a data file, hub:OWNER/NAME or FILE.py:NAME (sums)"),
         ("--eval-task", "NAME", "another task to evaluate on (the task's unseen scenarios)"),
         ("--recipe", "NAME", "a method, or FILE.py:NAME (grpo)"),
-        ("--model", "PATH", "nano, nano-vlm, nano-audio, smollm2, a folder, FILE.gguf or a hub name"),
+        ("--model", "PATH", "nano[-vlm, -audio], smollm2, a folder, FILE.gguf, hub name"),
         ("--workflow", "NAME", "a workflow, or FILE.py:NAME (one answer a prompt)"),
         ("--tools", "NAMES", "calculator, python, search:PATH or mcp:COMMAND"),
         ("--judge", "NAME", "a model, a run, a URL or FILE.py:FUNCTION (rule)"),

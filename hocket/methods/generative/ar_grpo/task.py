@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.options import checked
-from hocket.methods.generative.ar_grpo.codes import ORDERS, ROWS, SIDE, Order
+from hocket.methods.generative.ar_grpo.codes import ORDERS, SIDE, Order
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
 from hocket.tasks.handwriting import Part, digits, judge
@@ -45,6 +45,7 @@ class RightDigits(Reward):
     name: str = "digits"
     weight: float = 1.0
     outside: ClassVar[bool] = False
+    reads_metadata: ClassVar[frozenset[str]] = frozenset({"digits"})
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float]:
         return [float(right(trajectory, "judge").mean()) for trajectory in trajectories]
@@ -57,6 +58,7 @@ class RightStrokes(Reward):
     name: str = "strokes"
     weight: float = 0.5
     outside: ClassVar[bool] = False
+    reads_metadata: ClassVar[frozenset[str]] = frozenset({"digits", "bold"})
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float]:
         return [float(stroked(trajectory, "judge").mean()) for trajectory in trajectories]
@@ -163,8 +165,7 @@ def from_settings(name: str, settings: Mapping[str, str]) -> DigitTokens:
 
 DIGIT_TOKENS = TaskForm(
     name="digit-tokens",
-    description=f"pictures of two handwritten digits as tokens, by {2 * ROWS} rows of pixels, e.g. "
-    "digit-tokens?order=scales",
+    description="pictures of two handwritten digits as tokens, e.g. digit-tokens?order=scales",
     make=from_settings,
 )
 """The task of generators of picture tokens."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +24,9 @@ from hocket.tasks.form import TaskForm
 from hocket.tasks.text import check_number
 from hocket.types import Scenario, Trajectory
 
+UTTERED = "uttered"
+"""Of a scenario: what is to be uttered."""
+
 
 def utterance_of(scenario: Scenario) -> Utterance:
     """What a scenario asks for."""
@@ -42,6 +45,7 @@ class Recognition(Reward):
     name: str = "recognition"
     weight: float = 1.0
     outside: ClassVar[bool] = False
+    reads_metadata: ClassVar[frozenset[str]] = frozenset({UTTERED})
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float]:
         return [
@@ -67,7 +71,7 @@ class VoiceLikeness(Reward):
 class SpokenSymbols:
     """Utterances of three to eight symbols. Success is that a listener that no reward knows hears exactly these."""
 
-    name = "spoken-symbols"
+    name: str = "spoken-symbols"
     kind: Any = "hocket.methods.generative.dmospeech_2.kind:DURATIONS"
     rewards: Sequence[Reward] = (Recognition(),)
 
@@ -76,7 +80,8 @@ class SpokenSymbols:
 
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)
-        return Scenario(f"{self.name}/{split}/{number}", seed=2 * number + (split == "eval"))
+        scenario = Scenario(f"{self.name}/{split}/{number}", seed=2 * number + (split == "eval"))
+        return replace(scenario, metadata={UTTERED: list(utterance_of(scenario).text)})
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {"steps": 60, "curriculum.prompts": 16, "rollout.samples": 16, "update.lr": 3e-3}

@@ -28,7 +28,7 @@ MARKER = "<answer>"
 class Latent(OnePolicy):
     """Tasks in words, answered at once by one language model with gates."""
 
-    name = "latent"
+    name: str = "latent"
     measure = ACCURACY
     takes_model = True
     instead = "grpo-kl"
