@@ -114,6 +114,7 @@ JOINT = {
     "black-box-marl-attacks": "task sums is none",
     "flickerfusion": "task sums is none",
     "follower": "use mapf:planned",
+    "snapshot-rl": "use doors:10",
     "multi-agent-mdp-homomorphic-networks": "those of control policies",
     "vgc-bench": "plays matches of control policies",
 }

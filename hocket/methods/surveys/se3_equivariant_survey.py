@@ -38,7 +38,7 @@ class TurningPolicy(nn.Module):
             weight = torch.randn(outputs, inputs, 2, generator=draw, dtype=torch.float64) / math.sqrt(2 * inputs)
             self.mixes.append(nn.Parameter(weight))
         for units in sizes[1:-1]:
-            gate = nn.utils.skip_init(nn.Linear, units, units, dtype=torch.float64)
+            gate = nn.utils.skip_init(nn.Linear, units, units, dtype=torch.float64)  # type: ignore[no-untyped-call]
             with torch.no_grad():
                 gate.weight.copy_(torch.randn(units, units, generator=draw, dtype=torch.float64) / math.sqrt(units))
                 gate.bias.zero_()
@@ -60,7 +60,7 @@ class PlainPolicy(nn.Module):
         super().__init__()
         draw, layers = key.torch(), list[nn.Module]()
         for inputs, outputs in itertools.pairwise(sizes):
-            layer = nn.utils.skip_init(nn.Linear, 2 * inputs, 2 * outputs, dtype=torch.float64)
+            layer = nn.utils.skip_init(nn.Linear, 2 * inputs, 2 * outputs, dtype=torch.float64)  # type: ignore[no-untyped-call]
             with torch.no_grad():
                 layer.weight.copy_(
                     torch.randn(2 * outputs, 2 * inputs, generator=draw).double() / math.sqrt(2 * inputs)
