@@ -31,6 +31,7 @@ from hocket.credit.whitening import WhitenedTokens
 from hocket.methods.agents.gtr.method import Unguided
 from hocket.methods.agents.igpo import GainRelative
 from hocket.methods.applications.compass_latent_search import BestOfGroup
+from hocket.methods.applications.ospo import FleetRelative, StepReward
 from hocket.methods.base.tpo import PairsBesideGold
 from hocket.methods.data_and_rollout.ar3po import WithoutReplayed
 from hocket.methods.data_and_rollout.arpo import SharedMean
@@ -42,6 +43,7 @@ from hocket.methods.data_and_rollout.tree_grpo import WithinAndAmong
 from hocket.methods.data_and_rollout.tree_opo.method import PrefixValue, TreeOrdered
 from hocket.methods.data_and_rollout.xrpo import NoveltyGuided
 from hocket.methods.generative.b2_diffurl import BranchExtremes
+from hocket.methods.generative.dmospeech_2.method import SpreadWeight
 from hocket.methods.generative.dmpo_dllm import TiltedWeights
 from hocket.methods.generative.dppo.method import InnerGAE
 from hocket.methods.generative.parrot import ParetoWeights
@@ -78,6 +80,7 @@ WEIGHTS = [
     OverOthersDeviation(),
     OverRawDeviation(),
     DeviationUnlessAllRight(),
+    SpreadWeight(),
 ]
 PLAIN = [
     GroupRelative(),
@@ -96,6 +99,7 @@ PLAIN = [
     ReferenceMargin(),
     ReturnToGo(gamma=0.9),
     ReturnToGo(whiten=True),
+    StepReward(0.9),
     GreedyBaseline(),
     GreedyBaseline(to_go=True),
     Uniform(),
@@ -117,7 +121,7 @@ PLAIN = [
     Unguided(),
 ]
 PAIRING = [BestAgainstWorst(), AllPairs(), EveryTwo()]
-CORRECTIONS = [TruncatedImportance(), MaskedImportance(), ExponentialWeight(), LoweredBaseline()]
+CORRECTIONS = [TruncatedImportance(), MaskedImportance(), ExponentialWeight(), LoweredBaseline(), FleetRelative()]
 NAMED = [*PLAIN, *PAIRING, *WEIGHTS, RunningMean(), RememberedBaseline(), *CORRECTIONS]
 NAMED += [BoundedImportance(), Counted(), VTrace(), InTurn()]
 # Their laws are claims and tests of their methods.

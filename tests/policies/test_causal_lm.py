@@ -398,7 +398,7 @@ def test_loading_refusals(tmp_path, monkeypatch):
         load(folder, chat_template="absent.jinja")
     (folder / "model.safetensors").unlink()
     with pytest.raises(ConfigurationError, match="cannot be read"):
-        load(folder)
+        load(folder, chat_template=str(tmp_path / "template.jinja"))
 
 
 def test_a_tokenizer_without_padding_pads_with_its_end(tmp_path):
