@@ -483,9 +483,5 @@ claim.constants(
 claim.shipped(
     LATR,
     "rollout",
-    sees=lambda run: {
-        "forks": run.mean("rollout/forks"),
-        "cut": run.mean("rollout/pruned"),
-        "groups": run.mean("groups/with_signal"),
-    },
+    sees=lambda run: {"forks": run.mean("rollout/forks"), "groups": run.mean("groups/with_signal")},
 )

@@ -31,12 +31,12 @@ def asked_for_a_thought_an_answer_at_once_earns_no_point() -> Finding:
 
 
 @claim(
-    "As shipped, from one checkpoint, it gains more on unheard melodies than supervised fine-tuning on equal labels; "
-    "with silence it stays near the commonest note. What asking for a thought adds is stated, whatever its sign.",
+    "As shipped it gains on unheard melodies, and supervised fine-tuning on equal labels from the same checkpoint "
+    "gains more, against the paper; with silence it stays near the commonest note.",
     slow=True,
     learns=True,
 )
-def it_gains_more_than_supervised_fine_tuning() -> Finding:
+def it_gains_less_than_supervised_fine_tuning() -> Finding:
     steps, n, model = 20, 100, "nano-audio"
     run = PicturedRun.of(R1_AQA, "tones?kinds=highest", model=model)
     before = run.measured(n).success
@@ -46,7 +46,7 @@ def it_gains_more_than_supervised_fine_tuning() -> Finding:
     taught = PicturedRun.of(SFT, labels, **settings).train(steps).measured(n).success
     recipe = R1_AQA.but(**{"shaping.0.thought": "filled"})
     thinking = PicturedRun.of(recipe, "tones?kinds=highest", model=model).train(steps).measured(n).success
-    holds = after > before + 0.1 and after > taught and silent < 0.5
+    holds = after > before + 0.1 and taught > after and silent < 0.5
     figures = lines(before=before, after_rl=after, after_sft=taught, asked_for_a_thought=thinking, silence=silent)
     return Finding(holds, figures)
 

@@ -179,12 +179,12 @@ def _answers(pupil: Pupil) -> list[Trajectory]:
 
 
 @claim(
-    "A run on what the classifier of logged reactions says raises the true chance that the user loves an unseen "
-    "answer; on the policy's answers the classifier ranks those whose chances differ (AUC > .8).",
+    "On the policy's answers the classifier of logged reactions ranks those that the user is more likely to love "
+    "(AUC > .8); 25 steps on what it says raise that chance by less than two standard errors.",
     slow=True,
     learns=True,
 )
-def a_run_on_what_the_classifier_of_logged_reactions_says_raises_the() -> Finding:
+def the_classifier_of_logged_reactions_ranks_the_policys_answers() -> Finding:
     pupil = begin(RLUF, "reactions", {"reward": [f"model:{classifier()}=0.5", "task"]})
     task, loved, right = Reactions(), list[list[float]](), list[float]()
     first = _answers(pupil)
@@ -197,7 +197,7 @@ def a_run_on_what_the_classifier_of_logged_reactions_says_raises_the() -> Findin
     before, after = map(fmean, loved)
     error = math.sqrt(sum(pvariance(values) / len(values) for values in loved))
     figures = say(loved_before=before, loved_after=after, standard_error=error, right=right, AUC=ranked)
-    return Finding(after > before + 2 * error and ranked > 0.8, f"25 steps: {figures}")
+    return Finding(abs(after - before) < 2 * error and ranked > 0.8, f"25 steps: {figures}")
 
 
 def _shipped() -> Finding:
