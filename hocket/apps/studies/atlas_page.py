@@ -32,7 +32,7 @@ OUTCOMES: Mapping[Outcome, str] = {
 
 HEADINGS: tuple[str, ...] = (
     *("recipe", "family", "task", "outcome", "before", "final", "sampled", "beside", "difference"),
-    *("sampled difference", "sooner", "in equal time", "processor time", "largest gradient", "seeds"),
+    *("sampled difference", "sooner", "in equal time", "processor time", "largest gradient", "steps", "seeds"),
 )
 
 COLUMNS = {
@@ -44,6 +44,7 @@ COLUMNS = {
     "sooner": "the same of the mean height of the curves until there: who learns earlier",
     "in equal time": "the same of the final figure where the smaller of both processor times is used up",
     "processor time": "of training, without measurements, a run",
+    "steps": "of the run, and of the one beside it",
 }
 """What a heading means."""
 
@@ -95,6 +96,7 @@ class AtlasRow:
             *((_signed(of, share), None if of is None else of.value) for of in differences),
             (duration(seconds), seconds),
             (f"{max(gradients):.2g}", max(gradients)) if gradients else ("–", None),
+            (str(first.steps), first.steps),
             (str(len(result.runs)), len(result.runs)),
         ]
 
@@ -299,8 +301,7 @@ def markdown(rows: Sequence[AtlasRow]) -> str:
     places = [number for number, heading in enumerate(HEADINGS) if heading not in ("task", "family")]
     for task in dict.fromkeys(row.task for row in rows):
         members = [row for row in rows if row.task == task]
-        steps = sorted({run.steps for row in members if row.standing for run in row.standing.runs})
-        lines += ["", f"## {task}", "", f"Steps: {', '.join(map(str, steps)) or '–'}.", ""]
+        lines += ["", f"## {task}", ""]
         lines += ["| " + " | ".join(HEADINGS[place] for place in places) + " |", "|---" * len(places) + "|"]
         for row in members:
             cells = row.cells()

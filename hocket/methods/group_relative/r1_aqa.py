@@ -25,6 +25,6 @@ R1_AQA = GRPO_KL.but(
         "reasoning": "shaping.0.thought = filled asks for a thought, the paper's other prompt",
     },
     note="shown on drawn recordings of tones, whose answers are seven notes; the paper has recordings of the world and "
-    "options in the question",
+    "options in the question; supervised fine-tuning on as many labels gained more",
     shaping=(TagFormat(weight=1.0, thought="optional"),),
 )
