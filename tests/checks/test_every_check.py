@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hocket.lab.claims.claim import Check
-from hocket.lab.claims.record import is_fresh, verdicts_of
+from hocket.lab.claims.record import fresh, verdicts_of
 from hocket.lab.claims.registry import all_checks
 
 CHECKS = all_checks()
 LONG = {(row, one.claim) for row in {one.row for one in CHECKS} for one in verdicts_of(row) if one.seconds > 0.3}
-NOW: list[Check] = []
-LATER: list[Check] = []
-for one in CHECKS:
-    (LATER if one.slow or ((one.row, one.claim) in LONG and is_fresh(one)) else NOW).append(one)
+LATER = [*(one for one in CHECKS if one.slow), *fresh(one for one in CHECKS if (one.row, one.claim) in LONG)]
+AWAY = {(one.row, one.claim) for one in LATER}
+NOW = [one for one in CHECKS if (one.row, one.claim) not in AWAY]
 
 
 @pytest.mark.parametrize("check", NOW, ids=lambda one: f"{one.row}: {one.claim}")

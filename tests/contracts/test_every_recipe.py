@@ -18,7 +18,7 @@ from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import Example
 from hocket.core.policy_parts import CentralCritic
-from hocket.lab.claims.record import is_fresh
+from hocket.lab.claims.record import fresh
 from hocket.lab.claims.registry import checks_of
 from hocket.methods.control.pdppo.method import PostDecisionCritic
 from hocket.methods.group_relative.hrpo.method import LatentThoughts
@@ -187,7 +187,7 @@ def mainly(name: str) -> Any:
 
 def unseen(name: str) -> Any:
     """As `mainly`; a recipe that trained as shipped, with a verdict of this very code, is tried with the slow tests."""
-    seen = any(one.shipped and f"--recipe {name}" in one.claim and is_fresh(one) for one in checks_of(name))
+    seen = fresh(one for one in checks_of(name) if one.shipped and f"--recipe {name}" in one.claim)
     return pytest.param(name, marks=pytest.mark.slow) if seen else mainly(name)
 
 

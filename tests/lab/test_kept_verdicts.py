@@ -104,7 +104,7 @@ def test_a_claim_on_the_recipe_as_shipped_leaves_the_other_verdicts(copied: Path
     file.write_text(text + '\n\nclaim.shipped(\n    GMPO,\n    "objective",\n    steps=2,\n)\n')
     changed(file, "steps=2", "steps=1")
     assert record.recorded("gmpo").stale
-    assert all(record.is_fresh(one) for one in others)
+    assert record.fresh(others) == others
     mine = Check("gmpo", "as shipped", lambda: Finding(True, ""), slow=True, shipped=True)
     record.keep([Verdict("gmpo", "as shipped", True, "seen", 0.1, shipped=True)], {"gmpo": [*others, mine]})
     assert record.status_of(("gmpo",), "") == "works"
@@ -117,9 +117,9 @@ def test_what_a_recipe_requires_leaves_the_verdicts(copied: Path) -> None:
     method, (first, *_) = copied / "methods/group_relative/gmpo.py", checks_of("gmpo")
     changed(method, "\nfrom hocket.methods", "\nfrom hocket.core.requirements import Requirement\nfrom hocket.methods")
     changed(method, "    source=", "    requires=(Requirement.TURNS,),\n    source=")
-    assert record.is_fresh(first)
+    assert record.fresh([first])
     changed(method, "\nfrom hocket.methods", "\nfrom hocket.core.keys import Key\nfrom hocket.methods")
-    assert not record.is_fresh(first)
+    assert not record.fresh([first])
 
 
 def test_without_a_claim_on_the_recipe_as_shipped_a_row_is_partial(copied: Path) -> None:
@@ -138,13 +138,13 @@ def test_a_changed_claim_leaves_the_verdicts_of_the_others(copied: Path) -> None
     first, second, *_ = checks_of("gmpo")
     changed(file, f'"{second.claim}"', f'"{second.claim}, too"')
     assert record.recorded("gmpo").stale
-    assert record.is_fresh(first)
+    assert record.fresh([first])
     changed(file, "import math\n", "import math\nimport time\n")
-    assert record.is_fresh(first)  # What another claim imports is nothing to this one.
+    assert record.fresh([first])  # What another claim imports is nothing to this one.
     changed(file, 'claim = Claims("gmpo"', 'UNUSED = 3\nclaim = Claims("gmpo"')
-    assert record.is_fresh(first)  # Nor is a constant of another claim.
+    assert record.fresh([first])  # Nor is a constant of another claim.
     changed(file, 'claim = Claims("gmpo"', 'claim = Claims("gmpo" + ""')
-    assert not record.is_fresh(first)
+    assert not record.fresh([first])
 
 
 def test_a_verdict_covers_the_helpers_that_its_claim_uses_in_turn() -> None:

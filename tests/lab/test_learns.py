@@ -200,6 +200,7 @@ def test_a_learning_claim_counts_as_evidence(kept: Path, monkeypatch: pytest.Mon
         Verdict(ROW, "it learns", True, "0.1 → 0.6", 0.0, learns=True),
     )
     monkeypatch.setattr(record, "recorded", lambda row: record.RowRecord(verdicts, stale=False))
+    monkeypatch.setattr(grades, "verdicts_of", lambda row: verdicts)
     assert graded((ROW,), (ROW,), "") == grades.RowGrade("works", "0.1 → 0.6")
 
 

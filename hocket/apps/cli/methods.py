@@ -78,7 +78,7 @@ def _compare(left: str, right: str, *, as_json: bool) -> int:
 def _check(options: argparse.Namespace) -> int:
     """Runs the checks of catalogue rows and prints what they found; exit 1 when a claim does not hold."""
     from hocket.apps.report.methods import verdict_table
-    from hocket.lab.claims.record import is_fresh, keep, stale_rows
+    from hocket.lab.claims.record import fresh, keep, stale_rows
     from hocket.lab.claims.registry import checks_of, files
     from hocket.lab.claims.running import run_checks
 
@@ -88,7 +88,9 @@ def _check(options: argparse.Namespace) -> int:
         raise ConfigurationError(f"no check is known for {unknown!r}{nearest(unknown, files())}")
     checks = {row: checks_of(row) for row in rows}
     asked = [check for row in rows for check in checks[row] if not (options.quick and check.slow)]
-    asked = [check for check in asked if not (options.stale and is_fresh(check))]
+    if options.stale:
+        known = {(one.row, one.claim) for one in fresh(asked)}
+        asked = [one for one in asked if (one.row, one.claim) not in known]
     console = err()
     found: list[Verdict] = []
     for verdict in run_checks(asked, options.workers):

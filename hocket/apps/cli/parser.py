@@ -169,6 +169,13 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigurationError(f"{message} (see `{self.prog} -h`)")
 
 
+class _Unchosen(_Parser):
+    """A command that is not run: its name alone, since every flag takes time."""
+
+    def add_argument(self, *names: Any, **keywords: Any) -> None:
+        """Leaves the flag out."""
+
+
 def split_settings(arguments: Sequence[str], flags: set[str]) -> tuple[list[str], list[tuple[str, Any]]]:
     """Takes settings (`--a.b 1 --c=x --d`) out of the arguments, leaving those whose flag is among `flags`.
 
@@ -198,7 +205,7 @@ def split_settings(arguments: Sequence[str], flags: set[str]) -> tuple[list[str]
 
 
 def build_parser(chosen: str = "") -> _Parser:
-    """All commands and their flags; of those that rows bring the flags of the `chosen` one alone, which is imported.
+    """All commands; with one `chosen` its flags alone, else those of all but the commands that rows bring.
 
     Raises:
         ConfigurationError: when a row brings a command that there is already.
@@ -211,6 +218,7 @@ def build_parser(chosen: str = "") -> _Parser:
 
     def command(name: str, text: str, group: str, *, settings: bool = False, details: str | None = None) -> _Parser:
         listed[group].append(f"  {name:<11} {text}")
+        commands._parser_class = _Unchosen if chosen in COMMANDS and name != chosen else _Parser
         added: _Parser = commands.add_parser(
             name, description=details or text, formatter_class=_Help, allow_abbrev=False
         )

@@ -191,21 +191,23 @@ def recorded(row: str) -> RowRecord | None:
     claims = claims_file(row)
     if claims is None:
         return None
-    verdicts = tuple(Verdict(row, **line) for line in lines_of(_file(claims), row))
+    verdicts = verdicts_of(row)
     return RowRecord(verdicts, not verdicts or sources_of(claims).stale(verdicts))
 
 
-def is_fresh(check: Check) -> bool:
-    """Whether the kept verdict of a check is of the code as it is."""
-    claims = claims_file(check.row)
-    made_from = "" if claims is None else sources_of(claims).of(check)
-    return any((one.claim, one.made_from) == (check.claim, made_from) for one in verdicts_of(check.row))
+def fresh(checks: Iterable[Check]) -> list[Check]:
+    """Those of the checks whose kept verdict is of the code as it is."""
+    asked = list(checks)
+    files = {row: file for row in {one.row for one in asked} if (file := claims_file(row))}
+    sources = {row: sources_of(file) for row, file in files.items()}
+    kept = {(one.row, one.claim, one.made_from) for row in sources for one in verdicts_of(row)}
+    return [one for one in asked if one.row in sources and (one.row, one.claim, sources[one.row].of(one)) in kept]
 
 
 def verdicts_of(row: str) -> tuple[Verdict, ...]:
     """The kept verdicts of a row."""
-    found = recorded(row)
-    return () if found is None else found.verdicts
+    claims = claims_file(row)
+    return () if claims is None else tuple(Verdict(row, **line) for line in lines_of(_file(claims), row))
 
 
 def status_of(rows: Iterable[str], note: str, *, ships: bool = True) -> Status:
