@@ -327,7 +327,7 @@ def test_chunks_and_scales_by_position_serve_up_to_where_they_act(kind, settings
 
 
 @pytest.mark.skipif(not kernels.available(16), reason="no kernels here")
-@pytest.mark.parametrize("kind", [kind for kind in QUICK if "moe" in kind or kind == "gpt_oss"])
+@pytest.mark.parametrize("kind", [kind for kind in QUICK if "moe" in kind or "experts" in kind or kind == "gpt_oss"])
 def test_tokens_are_sent_where_sampling_sent_them(kind):
     """With the weights of sampling nothing changes. Where routers have moved since, only the weights of experts do."""
     policy = CausalLM(tiny_forms.model(kind), tiny_models.tokenizer())
@@ -339,7 +339,7 @@ def test_tokens_are_sent_where_sampling_sent_them(kind):
     assert routes.metrics() == {"routes/known": 1.0, "routes/differing": 0.0}
     with torch.no_grad():
         for name, weight in policy.module.named_parameters():
-            if weight.ndim == 2 and name.endswith(("gate.weight", "router.weight", "wg.weight")):
+            if weight.ndim == 2 and name.endswith(("gate.weight", "router.weight", "wg.weight", "router.proj.weight")):
                 weight.add_(0.5 * torch.randn(weight.shape, generator=Key.of(4).torch()))
     replayed = policy.evaluate(batch, [Quantity.LOGP]).logp
     assert 0.02 < routes.metrics()["routes/differing"] < 0.6
