@@ -57,7 +57,7 @@ def _told(lineup: Lineup) -> dict[str, Any]:
         "who": dict(lineup.who),
         "returns": agents,
         "episodes": len(lineup.episodes),
-        "failed": sum(one.failure is not None for one in lineup.episodes),
+        "failed": sum(episode.failure is not None for episode in lineup.episodes),
         "unread": lineup.unread,
     }
 
@@ -74,8 +74,8 @@ def _table(lineups: list[Lineup]) -> Table:
             beside = ""
             if lineup is not lineups[0]:
                 pairs = zip(lineup.episodes, lineups[0].episodes, strict=True)
-                found = interval([one.returns[agent] - other.returns[agent] for one, other in pairs])
-                beside = _number(*found, sign="+")
+                difference = interval([episode.returns[agent] - other.returns[agent] for episode, other in pairs])
+                beside = _number(*difference, sign="+")
             table.add_row(agent, who, _number(mean, half), beside)
         table.add_section()
     return table

@@ -54,8 +54,8 @@ def recent_mean(values: list[float]) -> float:
 
 def clock(seconds: float) -> str:
     """Seconds as m:ss or h:mm:ss."""
-    whole = max(0, round(seconds))
-    hours, rest = divmod(whole, 3600)
+    total = max(0, round(seconds))
+    hours, rest = divmod(total, 3600)
     return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
 
 
@@ -201,8 +201,8 @@ def _recorded(row: Mapping[str, Any]) -> str:
     """The metrics of an evaluation on recorded responses, in brief."""
     words = {"pairs/accuracy": "pairs", "pairs/margin": "margin", "labels/accuracy": "labels"}
     words |= {"lists/accuracy": "lists", "scores/explained": "explained", "loss": "unseen loss"}
-    told = [f"{word} {row[f'eval/{name}']:.3f}  " for name, word in words.items() if f"eval/{name}" in row]
-    return "".join(told)
+    words_and_values = [f"{word} {row[f'eval/{name}']:.3f}  " for name, word in words.items() if f"eval/{name}" in row]
+    return "".join(words_and_values)
 
 
 def run_units(trainer: Trainer) -> UnitNames:
@@ -265,9 +265,9 @@ def changes(config: Config) -> list[str]:
     """Per recipe of the run, what differs from it as the library has it: what the task suggests, and flags."""
     lines = []
     for recipe, _ in config.phases:
-        told = [f"{path} = {_setting(now)} (not {_setting(old)})" for path, (old, now) in changed(recipe).items()]
-        if told:
-            lines.append(escape(f"{recipe.name} here: {', '.join(told)}"))
+        settings = [f"{path} = {_setting(new)} (not {_setting(old)})" for path, (old, new) in changed(recipe).items()]
+        if settings:
+            lines.append(escape(f"{recipe.name} here: {', '.join(settings)}"))
     return lines
 
 
@@ -294,12 +294,14 @@ def role_lines(row: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     for name in names[:ROLES_SHOWN]:
         reward = next((row[key] for key in (f"{name}/reward", f"reward/agent/{name}") if key in row), None)
         kl, signal = row.get(f"{name}/kl/reference"), row.get(f"{name}/groups/with_signal")
-        told = [f"entropy {number(row.get(f'{name}/entropy'), '.2f')}"]
-        told += [f"kl {number(kl)}"] if kl is not None else []
-        told += (
+        figures = [f"entropy {number(row.get(f'{name}/entropy'), '.2f')}"]
+        figures += [f"kl {number(kl)}"] if kl is not None else []
+        figures += (
             [f"signal {number(signal, '.0f')}/{number(row.get('groups/total'), '.0f')}"] if signal is not None else []
         )
-        lines.append((escape(name), f"[bold green]{number(reward)}[/]" if reward is not None else "", "   ".join(told)))
+        lines.append(
+            (escape(name), f"[bold green]{number(reward)}[/]" if reward is not None else "", "   ".join(figures))
+        )
     if len(names) > ROLES_SHOWN:
         lines.append(("", "", f"[dim]and {len(names) - ROLES_SHOWN} more roles[/]"))
     return lines
@@ -341,8 +343,8 @@ def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
         table.add_row("[dim]95 % interval", _interval(old, share=share), _interval(new, share=share), "")
     table.add_row(f"[dim]{what.each}", f"[dim]{before.get('n', 0)}", f"[dim]{after.get('n', 0)}", "")
     apart = (measure, "n", "low", "high", "step", *TOLD_APART)
-    told = [name for name in after if name not in apart and name in before]
-    for name in [name for name in told if not is_recorded(name)]:
+    both = [name for name in after if name not in apart and name in before]
+    for name in [name for name in both if not is_recorded(name)]:
         fraction = name != "length" and not name.startswith("reward/")
         label = f"with {name}" if fraction else f"mean {name.replace('/', ' of ')}"
         if units_of(measure) is EPISODES:
@@ -350,12 +352,14 @@ def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
         change = _change(before, after, name, share=fraction)
         table.add_row(label, _value(before[name], share=fraction), _value(after[name], share=fraction), change)
     for name, label, fraction in recorded_rows(before, after, apart=measure):
-        values = [_value(one[name], share=fraction, digits=3) for one in (before, after)]
+        values = [_value(measured[name], share=fraction, digits=3) for measured in (before, after)]
         change = _change(before, after, name, share=fraction, digits=3)
         table.add_row(label, values[0], values[1], change)
-        ends = [interval_of(one, name) for one in (before, after)] if fraction else ()
+        ends = [interval_of(measured, name) for measured in (before, after)] if fraction else ()
         if any(ends):
-            shown = [_interval(dict(zip(("low", "high"), one or (), strict=False)), share=True) for one in ends]
+            shown = [
+                _interval(dict(zip(("low", "high"), measured or (), strict=False)), share=True) for measured in ends
+            ]
             table.add_row("[dim]95 % interval", *shown, "")
     changed = [sample for sample in summary["samples"] if sample["right_after"] and not sample["right_before"]]
     rest = Table.grid(padding=(0, 3))
@@ -383,9 +387,11 @@ def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
 
 def program() -> str:
     """How this command is called here: by its name where a shell would find it."""
-    here = Path(sys.argv[0])
+    script = Path(sys.argv[0])
     return (
-        "hocket" if shutil.which("hocket") or here.name != "hocket" else min(str(here), os.path.relpath(here), key=len)
+        "hocket"
+        if shutil.which("hocket") or script.name != "hocket"
+        else min(str(script), os.path.relpath(script), key=len)
     )
 
 
@@ -399,10 +405,10 @@ def _example(sample: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _interval(found: Mapping[str, Any], *, share: bool) -> str:
-    if not math.isfinite(found.get("low", math.nan)):
+def _interval(ends: Mapping[str, Any], *, share: bool) -> str:
+    if not math.isfinite(ends.get("low", math.nan)):
         return "–"
-    return f"[dim]{_value(found['low'], share=share)} – {_value(found['high'], share=share)}[/]"
+    return f"[dim]{_value(ends['low'], share=share)} – {_value(ends['high'], share=share)}[/]"
 
 
 def _value(value: float | None, *, share: bool, digits: int = 1) -> str:

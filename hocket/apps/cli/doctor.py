@@ -118,7 +118,7 @@ def _rates(shipped: Any) -> list[Symptom]:
     from hocket.train.probe import LayerShapes, has_bf16
 
     device, cores = torch.device("cpu"), available_cores()
-    found = [Symptom("cores", str(cores), True)]
+    symptoms = [Symptom("cores", str(cores), True)]
     for name, settings in WIDTHS.items():
         probe = Probe(LayerShapes.of(shipped if settings is None else SimpleNamespace(**settings)), device)
         single = probe("fp32", 1)
@@ -127,13 +127,13 @@ def _rates(shipped: Any) -> list[Symptom]:
             figures.append(f"bf16 is {1 / probe('bf16', 1).against(single):.1f} times as fast")
         if cores > 1:
             figures.append(f"{cores} threads are {1 / probe('fp32', cores).against(single):.1f} times as fast as one")
-        found[0] = Symptom("cores", str(cores), True, f"other programs took {probe.others:.0%} of them meanwhile")
-        found.append(Symptom("products", f"of {name}", True, "; ".join(figures)))
+        symptoms[0] = Symptom("cores", str(cores), True, f"other programs took {probe.others:.0%} of them meanwhile")
+        symptoms.append(Symptom("products", f"of {name}", True, "; ".join(figures)))
     if torch.cuda.is_available():
         probe = Probe(LayerShapes.of(SimpleNamespace(**WIDE)), torch.device("cuda"))
         figures = [f"{probe(kind, 1).to_json()['train'] / 1e3:.0f} TFLOP/s in {kind}" for kind in ("fp32", "bf16")]
-        found.append(Symptom("products", "on the accelerator", True, "; ".join(figures)))
-    return found
+        symptoms.append(Symptom("products", "on the accelerator", True, "; ".join(figures)))
+    return symptoms
 
 
 def _memory() -> Symptom:

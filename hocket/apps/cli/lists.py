@@ -47,7 +47,7 @@ def tasks(options: argparse.Namespace, pairs: Pairs) -> int:
         return _sampled(find(options.name), options.n, as_json=options.json)
     listed = chosen(options, "task", "to begin with, and for your own data, code and environments", entries)
     if options.json:
-        emit([{"name": one.name, "description": one.about} for one in listed])
+        emit([{"name": entry.name, "description": entry.about} for entry in listed])
     elif listed:
         out().print(_task_table(listed))
     return 0
@@ -57,8 +57,8 @@ def _task_table(listed: Iterable[ListEntry]) -> Table:
     table = Table(box=None, header_style="dim")
     for heading in ("task", "what it is", "paper"):
         table.add_column(heading, no_wrap=heading == "task")
-    for one in listed:
-        table.add_row(f"[bold]{one.name}[/]", escape(one.about), f"[dim]{one.paper}[/]")
+    for entry in listed:
+        table.add_row(f"[bold]{entry.name}[/]", escape(entry.about), f"[dim]{entry.paper}[/]")
     return table
 
 
@@ -91,7 +91,7 @@ def workflows(options: argparse.Namespace, pairs: Pairs) -> int:
         return _workflow(options.name, as_json=options.json)
     listed = chosen(options, "workflow", "for any task", entries)
     if options.json:
-        emit([{"name": one.name, "description": one.about, "settings": _settings(one.name)} for one in listed])
+        emit([{"name": entry.name, "description": entry.about, "settings": _settings(entry.name)} for entry in listed])
     elif listed:
         out().print(_workflow_table(listed))
     return 0
@@ -101,9 +101,9 @@ def _workflow_table(listed: Iterable[ListEntry]) -> Table:
     table = Table(box=None, header_style="dim")
     for heading in ("workflow", "what is played, and its settings", "paper"):
         table.add_column(heading, no_wrap=heading == "workflow")
-    for one in listed:
-        about = f"{escape(one.about)}\n[dim]{escape(_brief(_settings(one.name)))}[/]"
-        table.add_row(f"[bold]{one.name}[/]", about, f"[dim]{one.paper}[/]")
+    for entry in listed:
+        about = f"{escape(entry.about)}\n[dim]{escape(_brief(_settings(entry.name)))}[/]"
+        table.add_row(f"[bold]{entry.name}[/]", about, f"[dim]{entry.paper}[/]")
     return table
 
 
@@ -117,13 +117,13 @@ def _settings(name: str) -> dict[str, Any]:
 def _workflow(name: str, *, as_json: bool) -> int:
     from hocket.agents.workflows.library import find, settings_of
 
-    found = find(name)
-    settings, description = settings_of(type(found)), inspect.getdoc(type(found)) or ""
+    workflow = find(name)
+    settings, description = settings_of(type(workflow)), inspect.getdoc(type(workflow)) or ""
     if as_json:
-        emit({"name": name, "roles": list(found.roles), "settings": settings, "description": description})
+        emit({"name": name, "roles": list(workflow.roles), "settings": settings, "description": description})
         return 0
     console = out()
-    console.print(f"[bold]{escape(name)}[/]  roles {escape(', '.join(found.roles))}\n\n{escape(description)}")
+    console.print(f"[bold]{escape(name)}[/]  roles {escape(', '.join(workflow.roles))}\n\n{escape(description)}")
     if settings:
         console.print(f"\n[dim]settings[/] {escape(_brief(settings))}")
     return 0

@@ -23,8 +23,8 @@ def pretrain(options: argparse.Namespace, pairs: Pairs) -> int:
     settings = Pretraining() if options.seed is None else dataclasses.replace(Pretraining(), seed=options.seed)
     console = err()
 
-    def show(found: dict[str, Any]) -> None:
-        console.print(f"step {found['step']:5d}  loss {found['loss']:.3f}  accuracy {found['accuracy']:.3f}")
+    def show(progress: dict[str, Any]) -> None:
+        console.print(f"step {progress['step']:5d}  loss {progress['loss']:.3f}  accuracy {progress['accuracy']:.3f}")
 
     emit(make(settings, Path(options.out), progress=show))
     console.print(f"the base is in {options.out}; train it with `hocket train --model {options.out}`")
@@ -37,8 +37,8 @@ def _pretrain_senses(options: argparse.Namespace) -> int:
 
     sees, seed, console = options.what == "vlm", {} if options.seed is None else {"seed": options.seed}, err()
 
-    def show(found: dict[str, Any]) -> None:
-        console.print(f"{found['stage']} step {found['step']:5d}  loss {found['loss']:.3f}")
+    def show(progress: dict[str, Any]) -> None:
+        console.print(f"{progress['stage']} step {progress['step']:5d}  loss {progress['loss']:.3f}")
 
     out, task = Path(options.out), "digits" if sees else "tones"
     if sees:

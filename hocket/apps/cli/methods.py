@@ -45,16 +45,16 @@ def _recipes(options: argparse.Namespace) -> None:
 
     entries = lists.recipes()
     if options.name and (options.name in RECIPES or not lists.of_family(entries, options.name)):
-        found = card(options.name)
+        recipe = card(options.name)
         if options.json:
-            return emit(methods.in_full(found))
-        written = options.name if ":" in options.name else str(found["name"])
-        out().print(methods.page(found, written))
+            return emit(methods.in_full(recipe))
+        written = options.name if ":" in options.name else str(recipe["name"])
+        out().print(methods.page(recipe, written))
         if not lists.of_family(entries, options.name):
             return None
-    listed = [cards()[one.name] for one in chosen(options, "recipe", "standard methods", entries)]
+    listed = [cards()[entry.name] for entry in chosen(options, "recipe", "standard methods", entries)]
     if options.json:
-        emit([methods.as_row(one) for one in listed])
+        emit([methods.as_row(row) for row in listed])
     elif listed:
         out().print(methods.listing(listed))
     return None
@@ -70,7 +70,7 @@ def _compare(left: str, right: str, *, as_json: bool) -> int:
         out().print(methods.comparison(find(left), find(right)))
         return 0
     differences = methods.differences(card(left), card(right))
-    rows = [{"setting": path, left: one, right: other} for path, one, other in differences]
+    rows = [{"setting": path, left: mine, right: other} for path, mine, other in differences]
     emit({"recipes": [left, right], "differences": rows, "gradients": methods.relations(find(left), find(right))})
     return 0
 
@@ -87,33 +87,36 @@ def _check(options: argparse.Namespace) -> int:
     if unknown is not None:
         raise ConfigurationError(f"no check is known for {unknown!r}{nearest(unknown, files())}")
     checks = {row: checks_of(row) for row in rows}
-    asked = [check for row in rows for check in checks[row] if not (options.quick and check.slow)]
+    wanted = [check for row in rows for check in checks[row] if not (options.quick and check.slow)]
     if options.stale:
-        known = {(one.row, one.claim) for one in fresh(asked)}
-        asked = [one for one in asked if (one.row, one.claim) not in known]
+        known = {(check.row, check.claim) for check in fresh(wanted)}
+        wanted = [check for check in wanted if (check.row, check.claim) not in known]
     console = err()
-    found: list[Verdict] = []
-    for verdict in run_checks(asked, options.workers):
-        found.append(verdict)
+    verdicts: list[Verdict] = []
+    for verdict in run_checks(wanted, options.workers):
+        verdicts.append(verdict)
         mark = "[green]holds[/]" if verdict.holds else "[red]fails[/]"
-        console.print(f"[dim]{len(found)}/{len(asked)}[/] {mark} {verdict.row}: {escape(verdict.claim)}")
+        console.print(f"[dim]{len(verdicts)}/{len(wanted)}[/] {mark} {verdict.row}: {escape(verdict.claim)}")
         if options.keep:
-            keep(found, checks)
-    found = _as_asked(found, asked)
+            keep(verdicts, checks)
+    verdicts = _as_asked(verdicts, wanted)
     if options.json:
-        by_row = {row: [one for one in found if one.row == row] for row in dict.fromkeys(one.row for one in found)}
-        held = {row: "works" if all(one.holds for one in ones) else "fails" for row, ones in by_row.items()}
+        by_row = {
+            row: [verdict for verdict in verdicts if verdict.row == row]
+            for row in dict.fromkeys(verdict.row for verdict in verdicts)
+        }
+        held = {row: "works" if all(verdict.holds for verdict in ones) else "fails" for row, ones in by_row.items()}
         emit(
             [
-                {"id": row, "verdict": held[row], "checks": [one.to_json() for one in ones]}
+                {"id": row, "verdict": held[row], "checks": [verdict.to_json() for verdict in ones]}
                 for row, ones in by_row.items()
             ]
         )
     else:
-        out().print(verdict_table(found))
-        failed = sum(not one.holds for one in found)
-        out().print(f"{len(found) - failed} of {len(found)} claims hold")
-    return 0 if all(one.holds for one in found) else 1
+        out().print(verdict_table(verdicts))
+        failed = sum(not verdict.holds for verdict in verdicts)
+        out().print(f"{len(verdicts) - failed} of {len(verdicts)} claims hold")
+    return 0 if all(verdict.holds for verdict in verdicts) else 1
 
 
 def _mutate(options: argparse.Namespace) -> int:
@@ -122,37 +125,39 @@ def _mutate(options: argparse.Namespace) -> int:
     from hocket.lab.claims.mutation import mutate, surveyed
 
     console = err()
-    found: dict[str, list[MutantOutcome]] = {}
+    outcomes: dict[str, list[MutantOutcome]] = {}
     slow, reach = not options.quick, options.reach
-    if options.keep and (own := next((row for row in options.mutate if row.endswith(".py")), None)):
-        raise ConfigurationError(f"--keep saves results of the library's own rows; drop it for {own}")
+    if options.keep and (foreign := next((row for row in options.mutate if row.endswith(".py")), None)):
+        raise ConfigurationError(f"--keep saves results of the library's own rows; drop it for {foreign}")
     for row in options.mutate:
         known = survey.standing(row, reach=reach) if options.keep else None
-        found[row] = []
+        outcomes[row] = []
         for mutant in mutate(row, slow=slow, workers=options.workers, known=known, reach=reach):
-            found[row].append(mutant)
+            outcomes[row].append(mutant)
             if mutant.killed is None:
                 mark = "[yellow]spared[/]" if mutant.reason else "[red]survives[/]"
                 where = f"line {mutant.line}: " if mutant.line else ""
                 console.print(f"{mark} {row}: {where}{escape(mutant.mutant)}{escape(_because(mutant.reason))}")
-        after = surveyed(row, found[row], slow=slow, known=known, reach=reach)
+        after = surveyed(row, outcomes[row], slow=slow, known=known, reach=reach)
         if options.keep:
             survey.keep(row, after, reach=reach)
-        spared = sum(mutant.reason is not None for mutant in found[row])
+        spared = sum(mutant.reason is not None for mutant in outcomes[row])
         noticed = after.tried - len(after.unnoticed)
         console.print(f"{row}: {noticed} of {after.tried} wrong versions detected, {spared} excused with a reason")
     if options.json:
-        emit([{"id": row, "mutants": [dataclasses.asdict(mutant) for mutant in ones]} for row, ones in found.items()])
-    return 0 if all(mutant.killed or mutant.reason for ones in found.values() for mutant in ones) else 1
+        emit(
+            [{"id": row, "mutants": [dataclasses.asdict(mutant) for mutant in ones]} for row, ones in outcomes.items()]
+        )
+    return 0 if all(mutant.killed or mutant.reason for ones in outcomes.values() for mutant in ones) else 1
 
 
 def _because(reason: str | None) -> str:
     return f" ({reason})" if reason else ""
 
 
-def _as_asked(verdicts: Sequence[Verdict], asked: Sequence[Check]) -> list[Verdict]:
-    place = {(check.row, check.claim): number for number, check in enumerate(asked)}
-    return sorted(verdicts, key=lambda one: place[one.row, one.claim])
+def _as_asked(verdicts: Sequence[Verdict], checks: Sequence[Check]) -> list[Verdict]:
+    place = {(check.row, check.claim): number for number, check in enumerate(checks)}
+    return sorted(verdicts, key=lambda verdict: place[verdict.row, verdict.claim])
 
 
 def primitives(options: argparse.Namespace, pairs: Pairs) -> int:
@@ -166,20 +171,20 @@ def primitives(options: argparse.Namespace, pairs: Pairs) -> int:
 
     if options.stage is not None and options.stage not in ROOMS:
         raise ConfigurationError(f"--stage {options.stage}: there is no such stage{nearest(options.stage, ROOMS)}")
-    found = [one for one in everything() if options.stage in (None, one.stage)]
+    listed = [primitive for primitive in everything() if options.stage in (None, primitive.stage)]
     if options.json:
-        emit([dataclasses.asdict(one) for one in found])
+        emit([dataclasses.asdict(primitive) for primitive in listed])
         return 0
     for room, what in ROOMS.items():
-        here = [one for one in found if one.stage == room]
-        if here:
+        in_room = [primitive for primitive in listed if primitive.stage == room]
+        if in_room:
             table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), title_justify="left")
-            for one in here:
-                used = ", ".join(one.recipes[:4]) + (
-                    f" and {len(one.recipes) - 4} more" if len(one.recipes) > 4 else ""
+            for primitive in in_room:
+                used = ", ".join(primitive.recipes[:4]) + (
+                    f" and {len(primitive.recipes) - 4} more" if len(primitive.recipes) > 4 else ""
                 )
-                table.add_row(f"  [bold]{one.name}[/]", escape(one.summary), f"[dim]{used}[/]")
-            out().print(f"[cyan]{room}[/] ({len(here)}): {what.lower()}", table, "", sep="\n")
+                table.add_row(f"  [bold]{primitive.name}[/]", escape(primitive.summary), f"[dim]{used}[/]")
+            out().print(f"[cyan]{room}[/] ({len(in_room)}): {what.lower()}", table, "", sep="\n")
     return 0
 
 

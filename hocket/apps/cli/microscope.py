@@ -24,20 +24,20 @@ def microscope(options: argparse.Namespace, pairs: Pairs) -> int:
 
     document = _read_batch(Path(options.batch))
     changes = dict(_assignment(text) for text in options.set)
-    found: list[dict[str, Any]] = []
+    inspections: list[dict[str, Any]] = []
     for name in options.recipe:
         try:
-            found.append(inspect(_changed(name, changes), document))
+            inspections.append(inspect(_changed(name, changes), document))
         except (HocketError, ValueError) as error:
-            found.append({"recipe": name, "error": str(error)})
+            inspections.append({"recipe": name, "error": str(error)})
     if options.html:
-        Path(options.html).write_text(html(found, document, f"{', '.join(options.recipe)} on {options.batch}"))
+        Path(options.html).write_text(html(inspections, document, f"{', '.join(options.recipe)} on {options.batch}"))
         print(options.html, file=sys.stderr)
     if options.json:
-        emit(found)
+        emit(inspections)
     elif not options.html:
-        out().print(view(found, document))
-    return 2 if all("error" in one for one in found) else 0
+        out().print(view(inspections, document))
+    return 2 if all("error" in inspection for inspection in inspections) else 0
 
 
 def _changed(name: str, changes: dict[str, Any]) -> Any:

@@ -38,16 +38,16 @@ def optimise(options: argparse.Namespace, pairs: Pairs) -> int:
 
     if options.list:
         return _listed(json=options.json)
-    given = {name: found for name in NAMES if (found := getattr(options, name)) is not None}
+    flags = {name: value for name in NAMES if (value := getattr(options, name)) is not None}
     if options.resume is None:
-        settings = SearchSettings(**given, pairs=tuple(pairs))
+        settings = SearchSettings(**flags, pairs=tuple(pairs))
         folder = Path(options.out) if options.out else None
         if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ConfigurationError(
                 f"{folder} is not empty; continue it with --resume {folder}, or choose another --out"
             )
     else:
-        if given or pairs or options.out:
+        if flags or pairs or options.out:
             raise ConfigurationError("--resume continues with the settings of the search; drop the other flags")
         folder = Path(options.resume)
         settings = resumed(folder, trust=options.trust)
@@ -59,25 +59,25 @@ def optimise(options: argparse.Namespace, pairs: Pairs) -> int:
             at = f"{trial.score:.3f} on development after {trial.spent} calls"
             console.print(f"{trial.number}: {at}, {escape(trial.how)}")
 
-    def remarked(said: str) -> None:
+    def remarked(sentence: str) -> None:
         if not options.quiet:
-            console.print(said)
+            console.print(sentence)
 
     try:
-        found = SearchRun(settings, folder, told, remarked, trust=options.trust).run()
+        outcome = SearchRun(settings, folder, told, remarked, trust=options.trust).run()
     except ConfigurationError:
         if new:
             RunFolder(folder).abandon(new=True)
         raise
     if options.json:
-        emit(found)
+        emit(outcome)
     else:
-        _show(found)
+        _show(outcome)
     return 0
 
 
 def _listed(*, json: bool) -> int:
-    rows = [(name, one.description) for name, one in SEARCHERS.declared.items()]
+    rows = [(name, searcher.description) for name, searcher in SEARCHERS.declared.items()]
     if json:
         emit([{"name": name, "description": text} for name, text in rows])
         return 0
@@ -88,20 +88,20 @@ def _listed(*, json: bool) -> int:
     return 0
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(outcome: dict[str, Any]) -> None:
     table, console = Table(box=None, header_style="dim"), out()
     for heading in ("", "n", "start", "best", "95 % of the best"):
         table.add_column(heading, justify="left" if not heading else "right")
     for split in ("development", "evaluation"):
-        row = found[split]
+        row = outcome[split]
         low, high = row["interval"]
         figures = f"{row['start']:.3f}", f"{row['best']:.3f}", f"{low:.3f} to {high:.3f}"
         table.add_row(split, str(row["n"]), *figures)
     console.print(table)
-    tried = f"{found['tried']} versions in {found['calls']} calls of {found['tokens']} tokens"
+    tried = f"{outcome['tried']} versions in {outcome['calls']} calls of {outcome['tokens']} tokens"
     console.print(
-        f"{tried}, {found['reflections']} reflections; the development interval is corrected for the number tried"
+        f"{tried}, {outcome['reflections']} reflections; the development interval is corrected for the number tried"
     )
-    for change in found["changes"] or ["the start is the best"]:
+    for change in outcome["changes"] or ["the start is the best"]:
         console.print(f"  {escape(change)}")
-    console.print(f"everything is in {escape(found['path'])}; best.json is what --start takes")
+    console.print(f"everything is in {escape(outcome['path'])}; best.json is what --start takes")

@@ -172,7 +172,7 @@ class _Parser(argparse.ArgumentParser):
 class _Unchosen(_Parser):
     """A command that is not run: its name alone, since every flag takes time."""
 
-    def add_argument(self, *names: Any, **keywords: Any) -> None:
+    def add_argument(self, *names: Any, **keywords: Any) -> Any:
         """Leaves the flag out."""
 
 
@@ -183,16 +183,16 @@ def split_settings(arguments: Sequence[str], flags: set[str]) -> tuple[list[str]
     """
     import yaml
 
-    kept: list[str] = []
+    others: list[str] = []
     pairs: list[tuple[str, Any]] = []
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
         key, equals, text = word[2:].partition("=")
         if not word.startswith("--") or not key or f"--{key}" in flags:
-            kept.append(word)
+            others.append(word)
             if word.startswith("--") and not equals and rest and not rest[0].startswith("--"):
-                kept.append(rest.pop(0))
+                others.append(rest.pop(0))
             continue
         if not equals:
             text = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
@@ -201,7 +201,7 @@ def split_settings(arguments: Sequence[str], flags: set[str]) -> tuple[list[str]
         except yaml.YAMLError:
             value = text
         pairs.append((key.replace("-", "_"), value))
-    return kept, pairs
+    return others, pairs
 
 
 def build_parser(chosen: str = "") -> _Parser:
@@ -271,12 +271,14 @@ def build_parser(chosen: str = "") -> _Parser:
     _swarm(command("swarm", "train nodes that learn from each other's answers", TRAINING, settings=True, details=SWARM))
     _optimise(command("optimise", "improve prompts instead of weights", TRAINING, settings=True, details=OPTIMISE))
     _solve(command("solve", "solve a small world exactly, step by step", TRAINING, settings=True, details=SOLVE))
-    for one in ROW_COMMANDS.declared.values():
-        if one.name in COMMANDS:
-            raise ConfigurationError(f"{one.module} brings a command {one.name!r}, and there is one already; rename it")
-        added = command(one.name, one.description, one.family or LOOK, settings=True)
-        if one.name == chosen:
-            _brought(added, one.load())
+    for brought in ROW_COMMANDS.declared.values():
+        if brought.name in COMMANDS:
+            raise ConfigurationError(
+                f"{brought.module} brings a command {brought.name!r}, and there is one already; rename it"
+            )
+        added = command(brought.name, brought.description, brought.family or LOOK, settings=True)
+        if brought.name == chosen:
+            _brought(added, brought.load())
     _arena(command("arena", "let policies, models, scripts and people play in one world", AGENTS, details=ARENA))
     pretrain = command("pretrain", "train a nano base again, from generated text, pictures or sounds", SYSTEM)
     what = "the base, or nano-vlm or nano-audio over it"

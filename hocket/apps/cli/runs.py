@@ -36,7 +36,7 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
     if stray is not None:
         raise ConfigurationError(f"--{stray} is for comparing answers: add --against RUN2, or drop it")
     print(f"{_effort(source, options)}; a smaller --n is faster", file=sys.stderr)
-    found = evaluate_run(
+    evaluation = evaluate_run(
         source,
         pairs,
         n=options.n,
@@ -49,8 +49,8 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
         results=None if options.format is None else Path(options.out or "lm-eval"),
     )
     if options.format is not None:
-        print(f"results in the form of lm-evaluation-harness: {found['results']}", file=sys.stderr)
-    return _measured(found, as_json=options.json)
+        print(f"results in the form of lm-evaluation-harness: {evaluation['results']}", file=sys.stderr)
+    return _measured(evaluation, as_json=options.json)
 
 
 def _effort(source: Path, options: argparse.Namespace) -> str:
@@ -73,27 +73,27 @@ def _searched(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
         raise ConfigurationError(f"--{stray} and --search are two measurements; choose one")
     print(f"searching for answers to {options.n} unseen problems; a smaller --n is faster", file=sys.stderr)
     how: dict[str, Any] = {"n": options.n, "task": options.task, "which": options.checkpoint, "trust": options.trust}
-    found = search_run(source, pairs, options.search, **how)
-    for title, reasons in found["failures"].items():
+    evaluation = search_run(source, pairs, options.search, **how)
+    for title, reasons in evaluation["failures"].items():
         print(f"{title}: {len(reasons)} failed: {reasons[0]}", file=sys.stderr)
-    return _measured(found, as_json=options.json)
+    return _measured(evaluation, as_json=options.json)
 
 
-def _measured(found: Mapping[str, Any], *, as_json: bool) -> int:
+def _measured(evaluation: Mapping[str, Any], *, as_json: bool) -> int:
     """Shows what was measured."""
     if as_json:
-        emit(found)
+        emit(evaluation)
         return 0
     table = Table(box=None, header_style="dim")
     for heading in ("", "value", "95 % interval", "n"):
         table.add_column(heading, justify="right" if heading else "left")
-    for name, value, low, high in found["rows"]:
+    for name, value, low, high in evaluation["rows"]:
         ends = f"{low:.4f} – {high:.4f}" if math.isfinite(low) else ""
-        table.add_row(escape(name), f"{value:.4f}", ends, str(found["n"]))
-    for name, value in found["traits"].items():
-        table.add_row(escape(name), f"{value:.3f}", "", str(found["n"]))
+        table.add_row(escape(name), f"{value:.4f}", ends, str(evaluation["n"]))
+    for name, value in evaluation["traits"].items():
+        table.add_row(escape(name), f"{value:.3f}", "", str(evaluation["n"]))
     console = out()
-    console.print(f"[bold]{escape(found['source'])}[/] on [cyan]{escape(found['task'])}[/]")
+    console.print(f"[bold]{escape(evaluation['source'])}[/] on [cyan]{escape(evaluation['task'])}[/]")
     console.print(table)
     return 0
 
@@ -122,7 +122,7 @@ def _against(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
         f"comparing two answers to each of {options.n} unseen problems, {judged}; a smaller --n is faster",
         file=sys.stderr,
     )
-    found = compare_answers(
+    comparison = compare_answers(
         source,
         other,
         pairs,
@@ -134,25 +134,25 @@ def _against(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
         trust=options.trust,
     )
     if options.json:
-        emit(found)
+        emit(comparison)
         return 0
     console = out()
-    names = {name: escape(found[name]) for name in ("source", "against", "task")}
+    names = {name: escape(comparison[name]) for name in ("source", "against", "task")}
     console.print("[bold]{source}[/] against [bold]{against}[/] on [cyan]{task}[/]".format(**names))
     table = Table(box=None, header_style="dim")
     for heading in ("", "value", "95 % interval", "n"):
         table.add_column(heading, justify="right" if heading else "left")
     for name, key in (("win rate", "win_rate"), ("win rate, length controlled", "length_controlled")):
-        rate = found[key]
+        rate = comparison[key]
         known = math.isfinite(rate["value"])
         interval = f"{rate['low']:.4f} – {rate['high']:.4f}" if known else "length decides all"
-        table.add_row(name, f"{rate['value']:.4f}" if known else "–", interval, str(found["n"]))
+        table.add_row(name, f"{rate['value']:.4f}" if known else "–", interval, str(comparison["n"]))
     for name in ("wins", "ties", "losses", "unanswered"):
-        table.add_row(name, str(found[name]), "", "")
+        table.add_row(name, str(comparison[name]), "", "")
     for name, key in (("mean characters", "source"), ("mean characters of the other", "against")):
-        table.add_row(name, f"{found['characters'][key]:.1f}", "", "")
+        table.add_row(name, f"{comparison['characters'][key]:.1f}", "", "")
     console.print(table)
-    for example in found["examples"]:
+    for example in comparison["examples"]:
         console.print(f"\n[dim]{escape(example['verdict'])}[/]  {escape(example['prompt'])}")
         console.print(f"  [dim]this[/]   {escape(example['source'] or '(nothing)')}")
         console.print(f"  [dim]other[/]  {escape(example['against'] or '(nothing)')}")
@@ -181,22 +181,22 @@ def status(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket status`."""
     from hocket.apps.report.status import lag_words, learner_table, sampler_table, status_of
 
-    found = status_of(find_run(options.run, options.runs))
+    state = status_of(find_run(options.run, options.runs))
     if options.json:
-        emit(found)
+        emit(state)
         return 0
     console = out()
-    steps = f" of {found['steps']}" if found["steps"] else ""
-    age = "" if found["age"] is None or found["finished"] else f", the last one {found['age']:.0f} s ago"
-    done = ", finished" if found["finished"] else ""
-    console.print(f"[bold]{escape(found['run'])}[/]  step {found['step']}{steps}{done}{age}")
-    if found.get("learners"):
-        console.print(learner_table(found))
-    if found.get("samplers"):
-        console.print(sampler_table(found))
-    if lags := lag_words(found):
+    steps = f" of {state['steps']}" if state["steps"] else ""
+    age = "" if state["age"] is None or state["finished"] else f", the last one {state['age']:.0f} s ago"
+    done = ", finished" if state["finished"] else ""
+    console.print(f"[bold]{escape(state['run'])}[/]  step {state['step']}{steps}{done}{age}")
+    if state.get("learners"):
+        console.print(learner_table(state))
+    if state.get("samplers"):
+        console.print(sampler_table(state))
+    if lags := lag_words(state):
         console.print(escape(lags))
-    for line in found["faults"]:
+    for line in state["faults"]:
         console.print(f"  {escape(line)}")
     return 0
 
@@ -208,17 +208,21 @@ def replay(options: argparse.Namespace, pairs: Pairs) -> int:
 
     display = None if options.quiet or options.json else LiveDisplay(err())
     try:
-        found = replayed(find_run(options.run, options.runs), display, trust=options.trust)
+        repetition = replayed(find_run(options.run, options.runs), display, trust=options.trust)
     finally:
         if display is not None:
             display.close()
     if options.json:
-        emit({"steps": found.steps, "equal": found.difference is None, "difference": found.difference})
-    elif found.difference is None:
-        out().print(f"{options.run}: {found.steps} steps repeated in one process; all weights and metrics are equal")
+        emit({"steps": repetition.steps, "equal": repetition.difference is None, "difference": repetition.difference})
+    elif repetition.difference is None:
+        out().print(
+            f"{options.run}: {repetition.steps} steps repeated in one process; all weights and metrics are equal"
+        )
     else:
-        out().print(f"{options.run}: after {found.steps} steps repeated in one process, {escape(found.difference)}")
-    return int(found.difference is not None)
+        out().print(
+            f"{options.run}: after {repetition.steps} steps repeated in one process, {escape(repetition.difference)}"
+        )
+    return int(repetition.difference is not None)
 
 
 def compare(options: argparse.Namespace, pairs: Pairs) -> int:

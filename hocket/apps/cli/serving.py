@@ -26,12 +26,14 @@ def serve(options: argparse.Namespace, pairs: Pairs) -> int:
     if stray is not None and not options.tinker:
         raise ConfigurationError(f"--{stray} goes with --tinker; drop it")
 
-    def ready(told: dict[str, Any]) -> None:
-        console.print(f"serving [bold]{escape(', '.join(told['models']))}[/] ({told['weights']}) at {told['url']}")
-        console.print("[dim]Ctrl-C ends it[/]" if told["keys"] else "[dim]for this machine alone; Ctrl-C ends it[/]")
+    def ready(address: dict[str, Any]) -> None:
+        console.print(
+            f"serving [bold]{escape(', '.join(address['models']))}[/] ({address['weights']}) at {address['url']}"
+        )
+        console.print("[dim]Ctrl-C ends it[/]" if address["keys"] else "[dim]for this machine alone; Ctrl-C ends it[/]")
         if options.json:
             # One line, since it comes while the program goes on: whoever waits for it reads a line.
-            print(json.dumps(told, ensure_ascii=False), flush=True)
+            print(json.dumps(address, ensure_ascii=False), flush=True)
 
     if options.tinker:
         command.serve_tinker(options, pairs, ready=ready)

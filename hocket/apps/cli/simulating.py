@@ -16,11 +16,11 @@ _SIZES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 def quantity(text: str) -> float:
     """A size, rate or time as a number of bytes, bits a second or seconds: 50Mbit, 4.8MB, 80ms, 2s, 1e9."""
-    found = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*(?:([kmgt]?)(?:bit|b)|(ms)|s)?", text.strip().lower())
+    match = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*(?:([kmgt]?)(?:bit|b)|(ms)|s)?", text.strip().lower())
     try:
-        if found is None:
+        if match is None:
             raise ValueError
-        return float(found[1]) * (1e-3 if found[3] else _SIZES[found[2] or ""])
+        return float(match[1]) * (1e-3 if match[3] else _SIZES[match[2] or ""])
     except ValueError:
         raise ConfigurationError(f"{text!r} is no quantity such as 50Mbit, 4.8MB or 80ms") from None
 
@@ -29,10 +29,10 @@ def simulate(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket simulate`."""
     from hocket.distributed.cluster.simulation import Fleet, Simulation
 
-    asked = {f.name: getattr(options, f.name) for f in dataclasses.fields(Fleet) if hasattr(options, f.name)}
+    settings = {f.name: getattr(options, f.name) for f in dataclasses.fields(Fleet) if hasattr(options, f.name)}
     for name in ("link", "delay", "weights"):
-        asked[name] = quantity(asked[name])
-    figures = Simulation(Fleet(**asked)).run()
+        settings[name] = quantity(settings[name])
+    figures = Simulation(Fleet(**settings)).run()
     if options.json:
         emit(figures)
         return 0

@@ -25,25 +25,25 @@ def solve(options: argparse.Namespace, pairs: Pairs) -> int:
 
     if options.list:
         return _listed(json=options.json)
-    given = {name: found for name in NAMES if (found := getattr(options, name)) is not None}
+    flags = {name: value for name in NAMES if (value := getattr(options, name)) is not None}
     if options.resume is None:
         if wrong := [name for name, _ in pairs if not name.startswith("method.")]:
             raise ConfigurationError(f"--{wrong[0]} is no setting; those of a method are written --method.NAME VALUE")
-        own = tuple((name.removeprefix("method."), value) for name, value in pairs)
-        settings = SolveSettings(**given, pairs=own)
+        settings_of_method = tuple((name.removeprefix("method."), value) for name, value in pairs)
+        settings = SolveSettings(**flags, pairs=settings_of_method)
         folder = Path(options.out) if options.out else None
         if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ConfigurationError(
                 f"{folder} is not empty; continue it with --resume {folder}, or choose another --out"
             )
     else:
-        if set(given) - {"steps"} or pairs or options.out:
+        if set(flags) - {"steps"} or pairs or options.out:
             raise ConfigurationError(
                 "--resume continues with the settings of the run; of the flags only --steps may change"
             )
         folder = Path(options.resume)
         before = resumed(folder, trust=options.trust)
-        settings = SolveSettings(**{**{name: getattr(before, name) for name in NAMES}, **given}, pairs=before.pairs)
+        settings = SolveSettings(**{**{name: getattr(before, name) for name in NAMES}, **flags}, pairs=before.pairs)
     new = options.resume is None
     folder = folder or RunFolder.create(Path("runs"), stem="solve").path
     try:
@@ -52,11 +52,11 @@ def solve(options: argparse.Namespace, pairs: Pairs) -> int:
         if new:
             RunFolder(folder).abandon(new=True)
         raise
-    found = run.run(lambda row: None) if options.quiet else _watched(run.run, run.steps)
+    outcome = run.run(lambda row: None) if options.quiet else _watched(run.run, run.steps)
     if options.json:
-        emit(found)
+        emit(outcome)
     else:
-        _show(found)
+        _show(outcome)
     return 0
 
 
@@ -75,8 +75,8 @@ def _watched(run: Callable[..., dict[str, Any]], steps: int) -> dict[str, Any]:
 
 
 def _listed(*, json: bool) -> int:
-    rows = [("method", name, one.description) for name, one in SOLVERS.declared.items()]
-    rows += [("world", name, one.description) for name, one in WORLDS.declared.items()]
+    rows = [("method", name, declared.description) for name, declared in SOLVERS.declared.items()]
+    rows += [("world", name, declared.description) for name, declared in WORLDS.declared.items()]
     if json:
         emit([dict(zip(("kind", "name", "description"), row, strict=True)) for row in rows])
         return 0
@@ -87,12 +87,15 @@ def _listed(*, json: bool) -> int:
     return 0
 
 
-def _show(found: Mapping[str, Any]) -> None:
+def _show(outcome: Mapping[str, Any]) -> None:
     table, console = Table(box=None, header_style="dim"), out()
     names = ("method", "world", "steps", "value", "optimum", "gap", "regret", "switches")
     for name in names:
         table.add_column(name, justify="left" if name in names[:2] else "right", overflow="fold")
-    shown = (f"{one:.6g}" if isinstance(one, float) else escape(str(one)) for one in (found[name] for name in names))
+    shown = (
+        f"{value:.6g}" if isinstance(value, float) else escape(str(value))
+        for value in (outcome[name] for name in names)
+    )
     table.add_row(*shown)
     console.print(table)
-    console.print(f"everything is in {escape(found['path'])}")
+    console.print(f"everything is in {escape(outcome['path'])}")

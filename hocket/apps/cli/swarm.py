@@ -27,15 +27,17 @@ def swarm(options: argparse.Namespace, pairs: Pairs) -> int:
         raise ConfigurationError(
             "--join, --number, --publish and --adopt are for a node in its own process: add --listen 127.0.0.1"
         )
-    given = {one.name: found for one in fields(SwarmSettings) if (found := getattr(options, one.name)) is not None}
-    flags = [(name, found) for name in ("model", "judge", "steps") if (found := getattr(options, name)) is not None]
+    named = {
+        field.name: value for field in fields(SwarmSettings) if (value := getattr(options, field.name)) is not None
+    }
+    flags = [(name, value) for name in ("model", "judge", "steps") if (value := getattr(options, name)) is not None]
     everything, console = [*flags, *pairs], err()
     run: SwarmRun | NodeProcess
     if options.listen is None:
-        run = SwarmRun(SwarmSettings(**given), everything, report=write_report)
+        run = SwarmRun(SwarmSettings(**named), everything, report=write_report)
     else:
         run = NodeProcess(
-            SwarmSettings(**given),
+            SwarmSettings(**named),
             options.number or 0,
             listen=options.listen,
             join=places(options.join or ""),
@@ -53,12 +55,12 @@ def swarm(options: argparse.Namespace, pairs: Pairs) -> int:
             if not options.quiet:
                 console.print(f"round {run.rounds} of {run.total_steps}: {_described(row)}")
         interrupted = run.rounds < run.total_steps
-        found = run.finish("interrupted" if interrupted else "finished")
+        outcome = run.finish("interrupted" if interrupted else "finished")
     if options.json:
-        emit(found)
+        emit(outcome)
     else:
-        console.print(_table(found))
-        console.print(f"a folder per node, with its report: {found['path']}")
+        console.print(_table(outcome))
+        console.print(f"a folder per node, with its report: {outcome['path']}")
     return INTERRUPTED if interrupted else 0
 
 
@@ -71,7 +73,7 @@ def _described(row: Metrics) -> str:
     )
 
 
-def _table(found: dict[str, Any]) -> Table:
+def _table(outcome: dict[str, Any]) -> Table:
     table = Table(box=None, header_style="dim")
     headings = (
         "",
@@ -86,10 +88,10 @@ def _table(found: dict[str, Any]) -> Table:
     )
     for heading in headings:
         table.add_column(heading, justify="left" if heading in ("", "recipe") else "right")
-    for name, node in found["nodes"].items():
+    for name, node in outcome["nodes"].items():
         ends = node["emitted"]
-        told = (node["before"], node["after"], node["cumulative_reward"], node["shared_groups"])
-        cells = [*map(_number, told), _number(node["off_policy_ratio"])]
+        figures = (node["before"], node["after"], node["cumulative_reward"], node["shared_groups"])
+        cells = [*map(_number, figures), _number(node["off_policy_ratio"])]
         emitted = f"{ends[0]:.3f} → {ends[1]:.3f}" if ends else ""
         table.add_row(name, node["recipe"], *cells, emitted, node["fault"] or "")
     return table

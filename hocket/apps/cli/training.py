@@ -33,9 +33,9 @@ def train(options: argparse.Namespace, pairs: Pairs) -> int:
     begun = _begun(options, pairs, observer)
     if isinstance(begun, PlanPipeline):
         return _run_phases(begun, display, observer, options, pairs)
-    found, code = _run(begun, display, options)
+    summary, code = _run(begun, display, options)
     if options.json:
-        emit(found)
+        emit(summary)
     return code
 
 
@@ -56,8 +56,8 @@ def _run_phases(
         for trainer in trainers:
             if display:
                 console.print(f"[bold]phase {trainer.folder.name}[/] of {len(pipeline.runs)}: {trainer.config.method}")
-            found, code = _run(trainer, display, options, plan=pipeline)
-            summaries.append(found)
+            summary, code = _run(trainer, display, options, plan=pipeline)
+            summaries.append(summary)
             write_plan_report(pipeline.folder)
             if code:
                 break

@@ -29,16 +29,16 @@ def lineup_of(text: str, places: Mapping[str, Place]) -> dict[str, str]:
     Raises:
         ConfigurationError: for an agent that is not there.
     """
-    found = dict.fromkeys(places, "random")
-    for part in filter(None, (one.strip() for one in text.split(","))):
-        agent, told, who = part.partition("=")
-        if not told:
-            found = dict.fromkeys(places, part)
+    seats = dict.fromkeys(places, "random")
+    for part in filter(None, (part_text.strip() for part_text in text.split(","))):
+        agent, equals, who = part.partition("=")
+        if not equals:
+            seats = dict.fromkeys(places, part)
         elif agent not in places:
             raise ConfigurationError(f"agents: there is no {agent!r}{nearest(agent, places)}")
         else:
-            found[agent] = who
-    return found
+            seats[agent] = who
+    return seats
 
 
 @dataclass(eq=False)
@@ -76,9 +76,9 @@ class SeatedOperator:
         turn = None if self.player is None else self.player.environment().acting()
         if turn is not None and not turn[0, self.place.number]:
             return np.zeros(1, np.int64) if seat.discrete else np.zeros((1, seat.actions), np.float32), logp
-        kept = None if allowed is None else allowed[0]
-        action = self.one.act(observations[0].copy(), kept, uniforms[0, : self.one.draws])
-        return self._checked(action, kept), logp
+        possible = None if allowed is None else allowed[0]
+        action = self.one.act(observations[0].copy(), possible, uniforms[0, : self.one.draws])
+        return self._checked(action, possible), logp
 
     def _checked(self, action: Any, allowed: NDArray[np.bool_] | None) -> NDArray[Any]:
         seat = self.place.seat
@@ -110,8 +110,8 @@ class ArenaEpisode:
 
     def to_json(self) -> str:
         """A line that is the same wherever its operators ran."""
-        told = {"seed": self.seed, "actions": self.actions, "returns": self.returns, "failure": self.failure}
-        return json.dumps(told, sort_keys=True)
+        fields = {"seed": self.seed, "actions": self.actions, "returns": self.returns, "failure": self.failure}
+        return json.dumps(fields, sort_keys=True)
 
 
 @dataclass
@@ -128,7 +128,7 @@ class Lineup:
 
     def mean(self, agent: str) -> tuple[float, float]:
         """The mean return of an agent, and half of its 95 % interval."""
-        return interval([one.returns[agent] for one in self.episodes])
+        return interval([episode.returns[agent] for episode in self.episodes])
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
@@ -154,14 +154,14 @@ def seated(
     try:
         for agent, spec in who.items():
             kind, _, command = spec.partition(":")
-            one: Operator
+            member: Operator
             if kind == "exec":
-                one = ProgramOperator(command, places[agent])
+                member = ProgramOperator(command, places[agent])
             elif workers and spec != "person":
-                one = ProgramOperator(command_of(spec, places[agent], runs, temperature, trust=trust), places[agent])
+                member = ProgramOperator(command_of(spec, places[agent], runs, temperature, trust=trust), places[agent])
             else:
-                one = operator(spec, places[agent], runs=runs, temperature=temperature, screen=screen, trust=trust)
-            sitting.append(SeatedOperator(places[agent], one))
+                member = operator(spec, places[agent], runs=runs, temperature=temperature, screen=screen, trust=trust)
+            sitting.append(SeatedOperator(places[agent], member))
             held[agent] = sitting[-1]
         world = joint_task(task).world
         player = JointPlayer(world, held, {agent: agent for agent in held}, identified=False, width=1)
@@ -180,8 +180,8 @@ def played(player: JointPlayer, task: str, number: int, key: Key) -> ArenaEpisod
     for seat in player.policies.values():
         if isinstance(seat, SeatedOperator):
             seat.one.begin(scenario.seed)
-    (found,) = run_async(player.play([Assignment(scenario)], key=key.derive(number)))
-    return episode_of(found, scenario.seed)
+    (trajectory,) = run_async(player.play([Assignment(scenario)], key=key.derive(number)))
+    return episode_of(trajectory, scenario.seed)
 
 
 def unread(player: JointPlayer) -> int:
@@ -189,14 +189,18 @@ def unread(player: JointPlayer) -> int:
     return sum(getattr(getattr(seat, "one", None), "unread", 0) for seat in player.policies.values())
 
 
-def episode_of(found: Trajectory, seed: int) -> ArenaEpisode:
+def episode_of(trajectory: Trajectory, seed: int) -> ArenaEpisode:
     """What happened, from what a player recorded."""
     rewards = (
-        iter(np.asarray(found.scores["reward"].value, np.float64).tolist()) if "reward" in found.scores else iter(())
+        iter(np.asarray(trajectory.scores["reward"].value, np.float64).tolist())
+        if "reward" in trajectory.scores
+        else iter(())
     )
     returns = {
         turn.agent: sums.total(reward for _, reward in zip(range(len(turn)), rewards, strict=False))
-        for turn in found.turns
+        for turn in trajectory.turns
     }
-    actions = {turn.agent: np.asarray(turn.action).tolist() for turn in found.turns}
-    return ArenaEpisode(seed, actions, returns, max((len(turn) for turn in found.turns), default=0), found.failure)
+    actions = {turn.agent: np.asarray(turn.action).tolist() for turn in trajectory.turns}
+    return ArenaEpisode(
+        seed, actions, returns, max((len(turn) for turn in trajectory.turns), default=0), trajectory.failure
+    )

@@ -67,16 +67,16 @@ def _talk(
 
 
 def _decoding(source: ModelSource, options: argparse.Namespace) -> Decoding:
-    found = source.config.decoding
+    decoding = source.config.decoding
     if options.temperature is not None:
         if options.temperature < 0:
             raise ConfigurationError(f"--temperature {options.temperature}: must be at least 0")
-        found = replace(found, temperature=options.temperature)
+        decoding = replace(decoding, temperature=options.temperature)
     if options.max_tokens is not None:
         if options.max_tokens < 1:
             raise ConfigurationError(f"--max-tokens {options.max_tokens}: must be at least 1")
-        found = replace(found, max_tokens=options.max_tokens)
-    return found
+        decoding = replace(decoding, max_tokens=options.max_tokens)
+    return decoding
 
 
 def _actor(player: TextPlayer) -> str:

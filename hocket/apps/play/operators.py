@@ -47,15 +47,15 @@ def joint_task(name: str) -> JointTask:
     Raises:
         ConfigurationError: for a task of one agent, or of words, or whose actions have parts.
     """
-    found = tasks.find(name)
-    if not isinstance(found, JointTask):
+    task = tasks.find(name)
+    if not isinstance(task, JointTask):
         raise ConfigurationError(f"task {name} is no joint world; take one such as dilemma:prisoners or mpe:spread")
-    if any(seat.action_form is not None or seat.choices for seat in found.world.seats):
+    if any(seat.action_form is not None or seat.choices for seat in task.world.seats):
         raise ConfigurationError(
             f"task {name}: an operator chooses one action of a list, and here an action is a function with arguments; "
             "take a task such as mpe:spread, or measure a run with hocket eval"
         )
-    return found
+    return task
 
 
 def places_of(task: str) -> dict[str, Place]:
@@ -129,10 +129,10 @@ class PolicyOperator:
     def act(
         self, observation: NDArray[np.float32], allowed: NDArray[np.bool_] | None, uniforms: NDArray[np.float64]
     ) -> Action:
-        seen = np.concatenate([observation, self.told])[None]
-        kept = None if allowed is None else allowed[None]
-        given = {"carried": self._carried} if self._carried.shape[1] else {}
-        action, _ = self.policy.sample(seen, uniforms[None], self._temperature, kept, **given)
+        inputs = np.concatenate([observation, self.told])[None]
+        possible = None if allowed is None else allowed[None]
+        memory = {"carried": self._carried} if self._carried.shape[1] else {}
+        action, _ = self.policy.sample(inputs, uniforms[None], self._temperature, possible, **memory)
         return int(action[0]) if action.ndim == 1 else cast(list[float], action[0].tolist())
 
     def close(self) -> None:
@@ -163,11 +163,11 @@ def _policy(place: Place, run: str, runs: str, *, trust: bool) -> tuple[JointCon
             f"run:{run} was trained on {task.name}, where {agent} sees and does other things than {place.agent} here; "
             f"train one on {place.task}"
         )
-    members = [one for one in world.agents if player.seats[one] == player.seats[agent]]
-    told = np.zeros(len(members) if player.identified and len(members) > 1 else 0, np.float32)
-    if len(told):
-        told[members.index(agent)] = 1.0
-    return player.policies[player.seats[agent]], told
+    members = [member for member in world.agents if player.seats[member] == player.seats[agent]]
+    position = np.zeros(len(members) if player.identified and len(members) > 1 else 0, np.float32)
+    if len(position):
+        position[members.index(agent)] = 1.0
+    return player.policies[player.seats[agent]], position
 
 
 class FunctionOperator:
@@ -177,10 +177,10 @@ class FunctionOperator:
     """
 
     def __init__(self, place: Place, file: Path, name: str) -> None:
-        found = getattr(load_file(file, "--agents"), name, None)
-        if found is None:
+        function = getattr(load_file(file, "--agents"), name, None)
+        if function is None:
             raise ConfigurationError(f"{file} has nothing called {name!r}")
-        self._what = found(place) if isinstance(found, type) else found
+        self._what = function(place) if isinstance(function, type) else function
         self.draws = int(getattr(self._what, "draws", 1))
         self._act = cast(Callable[..., Action], getattr(self._what, "act", self._what))
 
@@ -224,8 +224,8 @@ class LanguageOperator:
     ) -> Action:
         self.said = self._answer(asked(self.place, observation, allowed), self._key.derive(self._time))
         self._time += 1
-        found = re.search(r"\d+", self.said)
-        number = int(found[0]) if found else -1
+        match = re.search(r"\d+", self.said)
+        number = int(match[0]) if match else -1
         actions = self.place.seat.actions
         if 0 <= number < actions and (allowed is None or allowed[number]):
             return number

@@ -116,7 +116,7 @@ class TerminalScreen:
             colour = next(colour for least, colour in LIKELY if math.exp(logp) >= least)
             text.append(piece.replace("\n", "↵"), colour)
         self.console.print(text)
-        least = sorted(texts, key=lambda one: one[1])[:UNSURE]
+        least = sorted(texts, key=lambda pair: pair[1])[:UNSURE]
         listed = ", ".join(f"{piece!r} {math.exp(logp):.0%}" for piece, logp in least)
         total = sum(logp for _, logp in texts)
         self.note(f"        {len(texts)} tokens, {total:.2f} nats together; least likely {listed}")

@@ -82,10 +82,10 @@ class PersonEngine:
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: Request) -> Sample:
-        said = self._known[len(self.moves)] if len(self.moves) < len(self._known) else self._asked(request)
-        self.moves.append(said)
-        tokens = np.array(self._chat.encode(said) or self._chat.encode(" "), np.int64)
-        return Sample(tokens, None, "stop", 0, np.zeros(len(tokens), np.bool_), said)
+        text = self._known[len(self.moves)] if len(self.moves) < len(self._known) else self._asked(request)
+        self.moves.append(text)
+        tokens = np.array(self._chat.encode(text) or self._chat.encode(" "), np.int64)
+        return Sample(tokens, None, "stop", 0, np.zeros(len(tokens), np.bool_), text)
 
     def _asked(self, request: Request) -> str:
         """Shows what is new since the person last spoke, and takes a line."""
@@ -139,12 +139,12 @@ class DisplayEngine:
         sample = await self._engine.submit(request)
         if self._told and request.messages:
             self._screen.note(f"{request.messages[-1]['content']}")
-        said = (
+        text = (
             sample.text
             if sample.text is not None
             else self._actor.chat.reply_text(sample.tokens.tolist(), request.tokens)
         )
-        self._screen.quote(self._who, said)
+        self._screen.quote(self._who, text)
         return sample
 
     def sample(self, requests: list[Request]) -> list[Sample]:
@@ -192,9 +192,9 @@ class PlayedEpisodes:
         while True:
             person = PersonEngine(self.screen, self._speech, known)
             player = self._seated(person, quiet=bool(known))
-            asked = Assignment(scenario, decoding=self.decoding)
+            assignment = Assignment(scenario, decoding=self.decoding)
             try:
-                (trajectory,) = asyncio.run(player.play([asked], key=self.key.derive(number)))
+                (trajectory,) = asyncio.run(player.play([assignment], key=self.key.derive(number)))
                 self._tell(trajectory)
                 return self._goes_on(person, trajectory)
             except Undone:
@@ -271,10 +271,10 @@ def outcome(trajectory: Trajectory) -> dict[str, float]:
     returns: Mapping[str, float] | None = RETURNS.get(trajectory)
     if returns is not None:
         return {f"{name} earned": value for name, value in returns.items()}
-    found = {}
+    sums = {}
     for name, score in trajectory.scores.items():
         values: list[Any] = [score.value] if score.level is Level.TRAJECTORY else list(cast(Any, score.value))
         known = [float(value) for value in values if value is not None]
         if known:
-            found[name] = sum(known)
-    return found
+            sums[name] = sum(known)
+    return sums

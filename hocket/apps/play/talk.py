@@ -72,9 +72,9 @@ class Conversation:
         Raises:
             ContextFull: when the conversation has become too long.
         """
-        asked: Message = {"role": "user", "content": text}
+        question: Message = {"role": "user", "content": text}
         before: tuple[Message, ...] = self.said[-1].after if self.said else self._opening()
-        context = self._context(before, asked)
+        context = self._context(before, question)
         key = self._key.derive(self._draws)
         self._draws += 1
         spelling = Spelling(self._chat, 0)
@@ -91,7 +91,7 @@ class Conversation:
             yield spelling.delta().text
         yield spelling.last("stop").text
         words = self._chat.reply_text(response, context)
-        self.said.append(_Said(before, asked, context, tuple(response), tuple(logp), words, finish))
+        self.said.append(_Said(before, question, context, tuple(response), tuple(logp), words, finish))
 
     def undo(self) -> str | None:
         """Takes the last exchange back; what was asked in it, None when there was none."""
@@ -109,14 +109,14 @@ class Conversation:
     def _opening(self) -> tuple[Message, ...]:
         return () if self.system is None else ({"role": "system", "content": self.system},)
 
-    def _context(self, before: tuple[Message, ...], asked: Message) -> Tokens:
+    def _context(self, before: tuple[Message, ...], question: Message) -> Tokens:
         """The tokens of the conversation; what was sampled stays as it was sampled."""
         if self.said:
             last = self.said[-1]
-            grown = self._chat.grown((*last.before, last.asked), last.response, (asked,), said=last.after[-1])
+            grown = self._chat.grown((*last.before, last.asked), last.response, (question,), said=last.after[-1])
             if grown is not None:
                 return last.context + last.response + grown
-        return self._chat.opening((*before, asked))
+        return self._chat.opening((*before, question))
 
     def _left(self, context: Tokens, written: int) -> int:
         room, most = self._engine.context_length, self._decoding.max_tokens

@@ -87,10 +87,10 @@ def read(stream: IO[bytes]) -> Message | None:
     if size > LONGEST:
         raise HocketError(f"a message of {size} bytes")
     try:
-        found: Message = _READER.decode(stream.read(size))
+        message: Message = _READER.decode(stream.read(size))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise HocketError(f"no message: {error}") from error
-    return found
+    return message
 
 
 class ProgramOperator:
@@ -115,14 +115,14 @@ class ProgramOperator:
             )
         except OSError as error:
             raise HocketError(f"worker of {place.agent} ({command}) does not start: {error.strerror}") from error
-        found = self._heard()
-        if not isinstance(found, Ready) or found.version != VERSION:
-            said = f"version {found.version}" if isinstance(found, Ready) else "something else"
+        greeting = self._heard()
+        if not isinstance(greeting, Ready) or greeting.version != VERSION:
+            protocol = f"version {greeting.version}" if isinstance(greeting, Ready) else "something else"
             self.close()
             raise HocketError(
-                f"worker of {place.agent} ({command}) speaks {said} of the protocol; here it is version {VERSION}"
+                f"worker of {place.agent} ({command}) speaks {protocol} of the protocol; here it is version {VERSION}"
             )
-        self.draws = found.draws
+        self.draws = greeting.draws
 
     def begin(self, seed: int) -> None:
         self._say(Begin(seed))
@@ -130,13 +130,13 @@ class ProgramOperator:
     def act(
         self, observation: NDArray[np.float32], allowed: NDArray[np.bool_] | None, uniforms: NDArray[np.float64]
     ) -> Action:
-        kept = None if allowed is None else allowed.tolist()
-        self._say(Act(observation.tolist(), kept, uniforms.tolist()))
-        found = self._heard()
-        if not isinstance(found, ActionReply):
+        possible = None if allowed is None else allowed.tolist()
+        self._say(Act(observation.tolist(), possible, uniforms.tolist()))
+        reply = self._heard()
+        if not isinstance(reply, ActionReply):
             raise self._fault("said what is no action")
-        self.unread = found.unread
-        return found.action
+        self.unread = reply.unread
+        return reply.action
 
     def close(self) -> None:
         for stream in (self._process.stdin, self._process.stdout):
@@ -165,15 +165,15 @@ class ProgramOperator:
         silent = threading.Timer(WAIT, self._process.kill)
         silent.start()
         try:
-            found = read(self._process.stdout)
+            message = read(self._process.stdout)
         except HocketError as error:
             raise self._fault(f"said {error}") from error
         finally:
             late = not silent.is_alive()
             silent.cancel()
-        if found is None:
+        if message is None:
             raise self._fault(f"said nothing for {WAIT:g} s" if late else "ended")
-        return found
+        return message
 
     def _fault(self, what: str) -> HocketError:
         """A sentence about it, with its exit status and the last line that it wrote."""
@@ -183,9 +183,9 @@ class ProgramOperator:
             status = None
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        told = f" with status {status}" if status is not None and what == "ended" else ""
+        status_words = f" with status {status}" if status is not None and what == "ended" else ""
         last = f": {lines[-1]}" if lines else ""
-        return HocketError(f"worker of {self.place.agent} ({self.command}) {what}{told}{last}")
+        return HocketError(f"worker of {self.place.agent} ({self.command}) {what}{status_words}{last}")
 
 
 def command_of(spec: str, place: Place, runs: str, temperature: float, *, trust: bool = False) -> str:
@@ -195,30 +195,30 @@ def command_of(spec: str, place: Place, runs: str, temperature: float, *, trust:
     return shlex.join(words)
 
 
-def serve(one: Operator, heard: IO[bytes], said: IO[bytes]) -> None:
+def serve(player: Operator, heard: IO[bytes], out: IO[bytes]) -> None:
     """Plays for whoever asks, until they stop."""
-    write(said, Ready(VERSION, one.draws))
+    write(out, Ready(VERSION, player.draws))
     while (message := read(heard)) is not None:
         if isinstance(message, Begin):
-            one.begin(message.seed)
+            player.begin(message.seed)
         elif isinstance(message, Act):
             allowed = None if message.allowed is None else np.array(message.allowed, bool)
-            seen, uniforms = np.array(message.observation, np.float32), np.array(message.uniforms, np.float64)
-            action = one.act(seen, allowed, uniforms)
-            write(said, ActionReply(action if isinstance(action, int) else list(action), getattr(one, "unread", 0)))
+            observation, uniforms = np.array(message.observation, np.float32), np.array(message.uniforms, np.float64)
+            action = player.act(observation, allowed, uniforms)
+            write(out, ActionReply(action if isinstance(action, int) else list(action), getattr(player, "unread", 0)))
 
 
 def main(spec: str, task: str, agent: str, runs: str, temperature: str, trust: str = "") -> None:
     """An operator of this library, as `command_of` asks for it."""
     # Nothing but messages may be written where messages are read.
-    said = os.fdopen(os.dup(1), "wb")
+    out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     try:
         place = places_of(task)[agent]
-        one = operator(spec, place, runs=runs, temperature=float(temperature), trust=trust == "trust")
+        player = operator(spec, place, runs=runs, temperature=float(temperature), trust=trust == "trust")
     except HocketError as error:
         sys.exit(str(error))
-    serve(one, sys.stdin.buffer, said)
+    serve(player, sys.stdin.buffer, out)
 
 
 if __name__ == "__main__":

@@ -61,16 +61,18 @@ def compare_answers(
     first, left = _answers(source, [*pairs, ("judge", judge or BY_RULE)], **common)
     second, right = _answers(other, [*pairs, ("judge", BY_RULE)], **common, decoding=first.config.decoding)
     texts = [(a.answer, b.answer) for a, b in zip(left.trajectories, right.trajectories, strict=True)]
-    prompts = [prompt_text(one.scenario) for one in left.trajectories]
+    prompts = [prompt_text(trajectory.scenario) for trajectory in left.trajectories]
     if judge is None:
-        found: list[Verdict] = [(float(a > b) + float(a >= b)) / 2 for a, b in zip(left.each, right.each, strict=True)]
+        preferences: list[Verdict] = [
+            (float(a > b) + float(a >= b)) / 2 for a, b in zip(left.each, right.each, strict=True)
+        ]
     else:
-        asked = judge_of(first.config, None, first.precision)
-        assert asked is not None
-        found = _judged(asked, prompts, texts)
-        _check_tells(judge, found, texts)
-    known = [number for number, verdict in enumerate(found) if verdict is not None]
-    verdicts = [float(found[number] or 0.0) for number in known]
+        comparer = judge_of(first.config, None, first.precision)
+        assert comparer is not None
+        preferences = _judged(comparer, prompts, texts)
+        _check_tells(judge, preferences, texts)
+    known = [number for number, verdict in enumerate(preferences) if verdict is not None]
+    verdicts = [float(preferences[number] or 0.0) for number in known]
     longer = [float(len(texts[number][0]) - len(texts[number][1])) for number in known]
     rate, controlled = win_rates(verdicts, longer, first.parts.key.derive("win rate"))
     return {
@@ -80,7 +82,7 @@ def compare_answers(
         "judge": judge or "task",
         "temperature": temperature,
         "n": len(known),
-        "unanswered": len(found) - len(known),
+        "unanswered": len(preferences) - len(known),
         "win_rate": dataclasses.asdict(rate),
         "length_controlled": dataclasses.asdict(controlled),
         "wins": verdicts.count(1.0),
@@ -90,14 +92,14 @@ def compare_answers(
             "source": sum(len(a) for a, _ in texts) / len(texts),
             "against": sum(len(b) for _, b in texts) / len(texts),
         },
-        "examples": _examples(found, prompts, texts),
+        "examples": _examples(preferences, prompts, texts),
     }
 
 
 def _task_of(source: Path, other: Path) -> str:
     """The task that both were trained on; a model has none of its own."""
-    runs = [one for one in (source, other) if (one / "config.yaml").is_file()]
-    names = [configuration.task_of(configuration.read_pairs(one / "config.yaml")) for one in runs]
+    runs = [place for place in (source, other) if (place / "config.yaml").is_file()]
+    names = [configuration.task_of(configuration.read_pairs(place / "config.yaml")) for place in runs]
     if not names:
         raise ConfigurationError(f"{source} and {other} are models, so the task to compare them on is missing: --task")
     if len(set(names)) > 1:
@@ -152,33 +154,35 @@ def _answers(
 def _judged(judge: Judge, prompts: Sequence[str], texts: Sequence[tuple[str, str]]) -> list[Verdict]:
     """A verdict per scenario; the same texts are a tie."""
     different = [number for number, (a, b) in enumerate(texts) if a != b]
-    said = compared(judge, [(RULE.format(prompt=prompts[number]), *texts[number]) for number in different])
-    found: list[Verdict] = [0.5] * len(texts)
-    for number, verdict in zip(different, said, strict=True):
-        found[number] = verdict
-    return found
+    answers = compared(judge, [(RULE.format(prompt=prompts[number]), *texts[number]) for number in different])
+    preferences: list[Verdict] = [0.5] * len(texts)
+    for number, verdict in zip(different, answers, strict=True):
+        preferences[number] = verdict
+    return preferences
 
 
-def _check_tells(judge: str, found: Sequence[Verdict], texts: Sequence[tuple[str, str]]) -> None:
+def _check_tells(judge: str, preferences: Sequence[Verdict], texts: Sequence[tuple[str, str]]) -> None:
     """Refuses a judge that has no opinion on any two different answers."""
-    said = [verdict for verdict, (a, b) in zip(found, texts, strict=True) if a != b and verdict is not None]
-    if any(a != b for a, b in texts) and not said:
+    answers = [verdict for verdict, (a, b) in zip(preferences, texts, strict=True) if a != b and verdict is not None]
+    if any(a != b for a, b in texts) and not answers:
         raise ConfigurationError(f"judge {judge} has answered nothing that names A, B or tie in both orders")
-    if said and all(verdict == 0.5 for verdict in said):
+    if answers and all(verdict == 0.5 for verdict in answers):
         raise ConfigurationError(
-            f"judge {judge} calls all {len(said)} pairs of different answers a tie, perhaps since it goes by their "
+            f"judge {judge} calls all {len(answers)} pairs of different answers a tie, perhaps since it goes by their "
             "order, so there is no win rate; choose another judge"
         )
 
 
 def _examples(
-    found: Sequence[Verdict], prompts: Sequence[str], texts: Sequence[tuple[str, str]]
+    preferences: Sequence[Verdict], prompts: Sequence[str], texts: Sequence[tuple[str, str]]
 ) -> list[dict[str, str]]:
     """The first scenarios of each verdict on different answers."""
     chosen = []
     for verdict, word in WORDS.items():
         numbers = [
-            number for number, one in enumerate(found) if one == verdict and texts[number][0] != texts[number][1]
+            number
+            for number, preference in enumerate(preferences)
+            if preference == verdict and texts[number][0] != texts[number][1]
         ]
         for number in numbers[:SHOWN]:
             a, b = texts[number]

@@ -47,7 +47,7 @@ def card_of(recipe: Recipe) -> dict[str, Any]:
         "needs": sorted({*(need.value for need in recipe.needs), *columns}),
         "note": recipe.note,
         "task": recipe.task,
-        "requires": [one.value for one in recipe.requires],
+        "requires": [requirement.value for requirement in recipe.requires],
         **({"survives": list(recipe.survives)} if recipe.survives else {}),
         "formula": recipe.formula,
         "conventions": dict(recipe.conventions),
@@ -95,8 +95,8 @@ def _of(declared: Declaration) -> Card:
 def write() -> None:
     """Makes all cards of the library anew."""
     lines = [
-        {"digest": digest(one.module, words=True), "card": card_of(one.load())}
-        for one in sorted(RECIPES.own.values(), key=lambda one: one.name)
+        {"digest": digest(declared.module, words=True), "card": card_of(declared.load())}
+        for declared in sorted(RECIPES.own.values(), key=lambda declared: declared.name)
     ]
     text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
     FILE.write_text(text, encoding="utf-8")

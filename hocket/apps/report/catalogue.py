@@ -62,7 +62,7 @@ class CatalogueRow:
             "status": self.state,
             "grade": self.grade,
             "where": list(self.where),
-            "checks": [one.to_json() for one in self.verdicts],
+            "checks": [verdict.to_json() for verdict in self.verdicts],
         }
 
 
@@ -79,11 +79,13 @@ def catalogue() -> list[CatalogueRow]:
 
 
 def _row(name: str, title: str, field: str) -> CatalogueRow:
-    recipes, found = tuple(_recipes().get(name, ())), verdicts_of(name)
+    recipes, verdicts = tuple(_recipes().get(name, ())), verdicts_of(name)
     if name in ANALYSES.declared:
         state, where = status_of((name,), "", ships=False), (*recipes, ANALYSES.load(name).where)
         result = graded((name,), recipes, "", exact=True, ships=False)
-        return CatalogueRow(name, title, field, state, result.grade, weaker(state, found) or result.why, where, found)
+        return CatalogueRow(
+            name, title, field, state, result.grade, weaker(state, verdicts) or result.why, where, verdicts
+        )
     for registry, command in _commands():
         if name not in registry.declared:
             continue
@@ -91,28 +93,28 @@ def _row(name: str, title: str, field: str) -> CatalogueRow:
         state = status_of((name,), method.note)
         where = (*recipes, f"{command} {name}")
         result = graded((name,), recipes, method.note, exact=registry is SOLVERS)
-        note = method.note or weaker(state, found) or result.why
-        return CatalogueRow(name, title, field, state, result.grade, note, where, found)
+        note = method.note or weaker(state, verdicts) or result.why
+        return CatalogueRow(name, title, field, state, result.grade, note, where, verdicts)
     if not recipes:
         return CatalogueRow(name, title, field, "open", "open", "", ())
-    note = " ".join(dict.fromkeys(cards()[one]["note"] for one in recipes if cards()[one]["note"]))
+    note = " ".join(dict.fromkeys(cards()[recipe]["note"] for recipe in recipes if cards()[recipe]["note"]))
     state, result = status_of((name,), note), graded((name,), recipes, note)
-    shown = (note if result.grade == state else "") or weaker(state, found) * (result.grade == state) or result.why
-    return CatalogueRow(name, title, field, state, result.grade, shown, recipes, found)
+    shown = (note if result.grade == state else "") or weaker(state, verdicts) * (result.grade == state) or result.why
+    return CatalogueRow(name, title, field, state, result.grade, shown, recipes, verdicts)
 
 
 @functools.cache
 def _commands() -> Sequence[tuple[Registry, str]]:
     """Those of `COMMANDS`, and those that rows bring."""
     brought: list[Command] = [ROW_COMMANDS.load(name) for name in ROW_COMMANDS.declared]
-    return (*COMMANDS, *((one.methods, one.usage) for one in brought if one.methods is not None))
+    return (*COMMANDS, *((command.methods, command.usage) for command in brought if command.methods is not None))
 
 
 @functools.cache
 def _names() -> Mapping[str, Mapping[str, str]]:
     """The titles of all rows by id, by field."""
-    found: Mapping[str, Mapping[str, str]] = yaml.safe_load((METHODS / "rows.yaml").read_text(encoding="utf-8"))
-    return found
+    titles: Mapping[str, Mapping[str, str]] = yaml.safe_load((METHODS / "rows.yaml").read_text(encoding="utf-8"))
+    return titles
 
 
 @functools.cache
@@ -130,7 +132,7 @@ def rows_table(rows: Sequence[CatalogueRow]) -> Table:
     table = Table(box=None, header_style="dim")
     for heading in ("row", "grade", "claims that held", "where"):
         table.add_column(heading, no_wrap=heading == "row", overflow="fold")
-    for row in sorted((one for one in rows if one.state != "open"), key=lambda one: one.id):
+    for row in sorted((entry for entry in rows if entry.state != "open"), key=lambda entry: entry.id):
         held = f"{row.held} of {len(row.verdicts)}"
         table.add_row(f"[bold]{row.id}[/]", MARKS[row.grade], held, escape(", ".join(row.where)))
     return table
@@ -160,25 +162,25 @@ def catalogue_page() -> str:
         *(f"| {grade} | {sum(row.grade == grade for row in rows)} | {text} |" for grade, text in GRADES.items()),
     ]
     for field in dict.fromkeys(row.field for row in rows):
-        here = [row for row in rows if row.field == field]
+        in_field = [row for row in rows if row.field == field]
         lines += [
             "",
             f"## {field.replace('-', ' ').capitalize() or 'Besides'}",
             "",
-            f"{counts(here).capitalize()}.",
+            f"{counts(in_field).capitalize()}.",
             "",
         ]
-        done = [row for row in here if row.state != "open"]
+        done = [row for row in in_field if row.state != "open"]
         if done:
             lines += ["| row | grade | claims that held | recipes |", "|---|---|---|---|"]
             lines += [_line(row) for row in done]
-        left = ", ".join(f"{row.id} ({row.title})" for row in here if row.state == "open")
+        left = ", ".join(f"{row.id} ({row.title})" for row in in_field if row.state == "open")
         lines += ["", f"Open: {left}."] if left else []
     return "\n".join(lines) + "\n"
 
 
 def _line(row: CatalogueRow) -> str:
     note = f": {row.note}" if row.note else ""
-    where = ", ".join(f"`{one}`" for one in row.where)
+    where = ", ".join(f"`{recipe}`" for recipe in row.where)
     cells = (f"{row.id}: {row.title}", f"{row.grade}{note}", f"{row.held} of {len(row.verdicts)}", where)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

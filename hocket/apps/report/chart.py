@@ -154,12 +154,12 @@ def _drawn(line: ChartLine, frame: ChartFrame, number: int) -> list[str]:
 def running_mean(points: Sequence[Point]) -> list[Point]:
     """Each value averaged with its neighbours, about a twentieth of the curve; the window shrinks at the ends."""
     reach = max(1, len(points) // 40)
-    found = []
+    smooth = []
     for place, (x, _) in enumerate(points):
         half = min(reach, place, len(points) - 1 - place)
         near = [y for _, y in points[place - half : place + half + 1]]
-        found.append((x, sums.mean(near)))
-    return found
+        smooth.append((x, sums.mean(near)))
+    return smooth
 
 
 def ticks(low: float, high: float, count: int) -> list[float]:

@@ -41,12 +41,12 @@ def compare_rows(runs: Sequence[Path]) -> list[dict[str, Any]]:
 
 def compare_table(runs: Sequence[Path]) -> Table:
     """The comparison for a terminal: a column per run."""
-    found = [read_run(path) for path in runs]
+    records = [read_run(path) for path in runs]
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column("", style="dim", overflow="fold")
-    for run in found:
+    for run in records:
         table.add_column(escape(run.name), header_style="bold", overflow="fold")
-    for name, values in _lines(found):
+    for name, values in _lines(records):
         style = "bold" if name in ("after", "gain") else None
         table.add_row(*map(escape, (name, *values)), style=style)
     return table
@@ -54,16 +54,16 @@ def compare_table(runs: Sequence[Path]) -> Table:
 
 def compare_page(runs: Sequence[Path]) -> str:
     """The comparison as a self-contained HTML page."""
-    found = [read_run(path) for path in runs]
+    records = [read_run(path) for path in runs]
     return template("compare.html").render(
-        title="Comparison of " + " and ".join([", ".join(run.name for run in found[:-1]), found[-1].name])
-        if len(found) > 1
-        else found[0].name,
+        title="Comparison of " + " and ".join([", ".join(run.name for run in records[:-1]), records[-1].name])
+        if len(records) > 1
+        else records[0].name,
         css=asset("page.css"),
         js=asset("page.js"),
-        names=[run.name for run in found],
-        rows=[{"name": name, "values": values} for name, values in _lines(found)],
-        charts=drawn(_charts(found)),
+        names=[run.name for run in records],
+        rows=[{"name": name, "values": values} for name, values in _lines(records)],
+        charts=drawn(_charts(records)),
         footer=f"hocket {__version__}",
     )
 
@@ -75,9 +75,9 @@ def _rows(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
     differing = differences([run.config for run in runs])
     rows = []
     for number, run in enumerate(runs):
-        after = run.summary.get("after") or {}
+        ends = run.summary.get("after") or {}
         before = measured(run.summary, "before", run.measure)
-        now = measured(run.summary, "after", run.measure)
+        after = measured(run.summary, "after", run.measure)
         tokens = [row["tokens/generated"] for row in run.trained if is_number(row.get("tokens/generated"))]
         rows.append(
             {
@@ -86,11 +86,11 @@ def _rows(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
                 **{key: run.summary.get(key) for key in ("task", "recipe", "model", "seed", "steps", "seconds")},
                 "measure": run.measure,
                 "before": before,
-                "after": now,
-                "low": after.get("low"),
-                "high": after.get("high"),
-                "n": after.get("n"),
-                "gain": None if before is None or now is None else now - before,
+                "after": after,
+                "low": ends.get("low"),
+                "high": ends.get("high"),
+                "n": ends.get("n"),
+                "gain": None if before is None or after is None else after - before,
                 "best": run.summary.get("best"),
                 "tokens": sum(tokens) if tokens else None,
                 "reason": run.summary.get("reason"),
@@ -130,9 +130,9 @@ def _lines(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
     lines.append((f"{_units(runs, 'total')} sampled", [plain(row["tokens"]) for row in rows]))
     lines.append(("time", [duration(row["seconds"]) for row in rows]))
     lines.append(("ended", [_word(row["reason"]) for row in rows]))
-    told = {name for name, _ in lines}
+    names_above = {name for name, _ in lines}
     for key in rows[0]["settings"] if rows else ():
-        if key not in told and not key.startswith(DESCRIPTIVE):
+        if key not in names_above and not key.startswith(DESCRIPTIVE):
             lines.append((key, [_word(row["settings"][key]) for row in rows]))
     return lines
 
@@ -168,9 +168,9 @@ def _word(value: Any) -> str:
 def differences(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """The settings in which configurations differ, by dotted key: one value per configuration, None where absent."""
     flat = [_flat(config) for config in configs]
-    keys = list(dict.fromkeys(key for one in flat for key in one))
-    found = {key: [one.get(key) for one in flat] for key in keys if key.split(".")[0] not in UNTOLD}
-    return {key: values for key, values in found.items() if any(value != values[0] for value in values)}
+    keys = list(dict.fromkeys(key for settings in flat for key in settings))
+    columns = {key: [settings.get(key) for settings in flat] for key in keys if key.split(".")[0] not in UNTOLD}
+    return {key: values for key, values in columns.items() if any(value != values[0] for value in values)}
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
@@ -180,10 +180,10 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
         items = [(str(number), item) for number, item in enumerate(value)]
     else:
         return {prefix: value}
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key, item in items:
-        found |= _flat(item, f"{prefix}.{key}" if prefix else key)
-    return found
+        settings |= _flat(item, f"{prefix}.{key}" if prefix else key)
+    return settings
 
 
 # ---------------------------------------------------------------- curves

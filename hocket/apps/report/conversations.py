@@ -50,8 +50,8 @@ class Conversations:
         `number` keeps apart the turns of episodes that were recorded without ids.
         """
         before = len(self.turns)
-        told = self._told(number, episode)
-        taken = size([told, self.turns[before:]])
+        document = self._told(number, episode)
+        taken = size([document, self.turns[before:]])
         if self.size + taken > room:
             del self.turns[before:]
             self._places = {key: place for key, place in self._places.items() if place < before}
@@ -59,7 +59,7 @@ class Conversations:
             self._alike = {key: [n for n in nodes if n < before] for key, nodes in self._alike.items()}
             return None
         self.size += taken
-        return told
+        return document
 
     def _told(self, number: int, episode: Row) -> Data:
         rows: Sequence[Row] = episode.get("turns", ())
@@ -75,20 +75,20 @@ class Conversations:
                 self.turns.append(turn)
             path.append(self._places[key])
         lead = self._line(self.turns[path[0]]["up"]) if path else []
-        told: Data = {
+        document: Data = {
             "path": [*lead, *path],
             "credit": [*(None for _ in lead), *(column(row.get("advantage")) for row in rows)],
             "scores": _totals(episode.get("scores") or {}),
         }
         if lead:
-            told["lead"] = len(lead)
+            document["lead"] = len(lead)
         if any(row.get("weight") for row in rows):
-            told["weight"] = [*(None for _ in lead), *(column(row.get("weight")) for row in rows)]
+            document["weight"] = [*(None for _ in lead), *(column(row.get("weight")) for row in rows)]
         if any(row.get("rewards") for row in rows):
-            told["rewards"] = [*(None for _ in lead), *(row.get("rewards") for row in rows)]
+            document["rewards"] = [*(None for _ in lead), *(row.get("rewards") for row in rows)]
         paid = earned(episode)
-        told |= {"earned": paid} if paid else {}
-        return told | {name: episode[name] for name in ("feedback", "failure", "info") if episode.get(name)}
+        document |= {"earned": paid} if paid else {}
+        return document | {name: episode[name] for name in ("feedback", "failure", "info") if episode.get(name)}
 
     def _node(self, turn: int) -> int:
         """The turn that stands for `turn` in the tree; -1 for the top."""
@@ -98,12 +98,12 @@ class Conversations:
         """Marks a turn, the next of `turns`, as the same as the first that was told and said the same in its place."""
         parent = self._places.get(row.get("parent"))
         prompt = list(row.get("prompt") or ())
-        told = prompt[len(prompt) - row["new"] :] if parent is not None and "new" in row else prompt
+        question = prompt[len(prompt) - row["new"] :] if parent is not None and "new" in row else prompt
         # A controller is told numbers, and says some.
-        told += [] if prompt else [row.get("observation")]
-        said = row.get("text") or row.get("actions") or row.get("tokens")
+        question += [] if prompt else [row.get("observation")]
+        answer = row.get("text") or row.get("actions") or row.get("tokens")
         context = None if parent is None else self._node(parent)
-        key = (turn["agent"], turn["role"], self._node(turn["up"]), context, json.dumps([told, said]))
+        key = (turn["agent"], turn["role"], self._node(turn["up"]), context, json.dumps([question, answer]))
         nodes, taken = self._alike.setdefault(key, []), {self._node(other) for other in path}
         same = next((node for node in nodes if node not in taken), None)
         if same is None:
@@ -124,7 +124,7 @@ class Conversations:
         up, anew = self._hung(rows, place, path)
         if not path:  # an episode that begins where another one has been already
             up = self.turns[beside]["up"] if beside is not None else self._places.get(row.get("parent"), -1)
-        found: Data = {
+        turn: Data = {
             "agent": row.get("agent", ""),
             "role": row.get("role", ""),
             "up": up,
@@ -135,12 +135,12 @@ class Conversations:
             **_said(row),
         }
         calls = calls_in(str(row.get("text", "")))
-        found["brief"] = short(" ".join(_brief(str(row.get("text", "")), calls).split()), 90)
+        turn["brief"] = short(" ".join(_brief(str(row.get("text", "")), calls).split()), 90)
         forced = row.get("forced") or []
         marks = {"anew": anew, "state": row.get("state"), "calls": calls, "tags": _tags(row)}
         if any(forced) and not all(forced):
             marks["forced"] = [int(value) for value in forced]
-        return found | {name: value for name, value in marks.items() if value}
+        return turn | {name: value for name, value in marks.items() if value}
 
     def _hung(self, rows: Sequence[Row], place: int, path: Sequence[int]) -> tuple[int, bool]:
         """What a turn hangs under (-1 at the top), and whether its history begins anew."""
@@ -156,11 +156,11 @@ class Conversations:
         if row.get("parent") is not None:
             extended = next((number for number in mates if rows[number].get("id") == row["parent"]), mates[-1])
             return (latest if extended == mates[-1] else path[extended]), False
-        kept = [number for number in mates if _keeps(row, rows[number])]
-        if kept:
-            return path[kept[-1]], True
-        asked = [number for number in mates if rows[number].get("prompt") == row.get("prompt")]
-        return (int(self.turns[path[asked[0]]]["up"]) if asked else latest), True
+        continued = [number for number in mates if _keeps(row, rows[number])]
+        if continued:
+            return path[continued[-1]], True
+        alike = [number for number in mates if rows[number].get("prompt") == row.get("prompt")]
+        return (int(self.turns[path[alike[0]]]["up"]) if alike else latest), True
 
     def _shown(self, path: Sequence[int]) -> dict[tuple[str, str], list[int]]:
         """Where each message was shown first on a path: the turn and the message's place."""
@@ -175,28 +175,28 @@ class Conversations:
         """What the agent was told before this turn. What was said or shown before is only referred to."""
         row = rows[place]
         prompt = [message for message in row.get("prompt") or () if isinstance(message, Mapping)]
-        said = {str(old.get("text", "")).strip(): path[number] for number, old in enumerate(rows[:place])}
-        said.pop("", None)
+        answers = {str(old.get("text", "")).strip(): path[number] for number, old in enumerate(rows[:place])}
+        answers.pop("", None)
         # What comes after a turn is new even where it repeats something; a history told as a whole mostly repeats.
         shown = {} if row.get("parent") is not None else self._shown(path)
-        found: list[Data] = []
+        messages: list[Data] = []
         for message in prompt[len(prompt) - row["new"] :] if "new" in row else prompt:
-            told: Data = {"role": str(message.get("role", ""))}
+            entry: Data = {"role": str(message.get("role", ""))}
             text = content(message.get("content"))
             if message.get("tool_calls"):
-                told["calls"] = [call for given in message["tool_calls"] for call in _given_call(given)]
+                entry["calls"] = [call for written in message["tool_calls"] for call in _given_call(written)]
             if message.get("name"):
-                told["name"] = str(message["name"])
-            if text.strip() in said:
-                told["said"] = said[text.strip()]
-            elif (told["role"], text) in shown:
-                told["seen"] = shown[told["role"], text]
+                entry["name"] = str(message["name"])
+            if text.strip() in answers:
+                entry["said"] = answers[text.strip()]
+            elif (entry["role"], text) in shown:
+                entry["seen"] = shown[entry["role"], text]
             else:
-                told |= {"content": text, **_pictures(message)}
+                entry |= {"content": text, **_pictures(message)}
             # Without ids nobody knows what is new: what was there before is left out.
-            if "new" in row or "content" in told:
-                found.append(told)
-        return found
+            if "new" in row or "content" in entry:
+                messages.append(entry)
+        return messages
 
 
 def _pictures(message: Row) -> Data:
@@ -206,12 +206,12 @@ def _pictures(message: Row) -> Data:
 
 def _totals(scores: Row) -> dict[str, float | None]:
     """Scores as numbers; those per turn or decision summed."""
-    found = {}
-    for name, given in scores.items():
-        values = [v for v in (given if isinstance(given, list) else [given]) if isinstance(v, (int, float))]
+    totals = {}
+    for name, score in scores.items():
+        values = [v for v in (score if isinstance(score, list) else [score]) if isinstance(v, (int, float))]
         if values:
-            found[name] = digits(sums.total(values))
-    return found
+            totals[name] = digits(sums.total(values))
+    return totals
 
 
 def _question(episode: Row, row: Row) -> Hashable:
@@ -222,18 +222,22 @@ def _question(episode: Row, row: Row) -> Hashable:
 
 def _keeps(row: Row, old: Row) -> bool:
     """Whether a turn's history holds all of an older turn: what it was told and what it said."""
-    now, then = list(row.get("prompt") or ()), list(old.get("prompt") or ())
-    if len(now) <= len(then) or now[: len(then)] != then or not isinstance(now[len(then)], Mapping):
+    prompt, earlier = list(row.get("prompt") or ()), list(old.get("prompt") or ())
+    if (
+        len(prompt) <= len(earlier)
+        or prompt[: len(earlier)] != earlier
+        or not isinstance(prompt[len(earlier)], Mapping)
+    ):
         return False
-    return content(now[len(then)].get("content")).strip() == str(old.get("text", "")).strip()
+    return content(prompt[len(earlier)].get("content")).strip() == str(old.get("text", "")).strip()
 
 
 def _said(row: Row) -> Data:
     """What was decided: tokens, a controller's actions, or text."""
     if row.get("token_texts"):
-        text, whole = str(row.get("text", "")), "".join(row["token_texts"])
+        text, joined = str(row.get("text", "")), "".join(row["token_texts"])
         # The tokens that end a turn are no part of what is said.
-        closing = len(whole) - len(text) if whole.startswith(text) else 0
+        closing = len(joined) - len(text) if joined.startswith(text) else 0
         return {"tokens": row["token_texts"], **({"closing": closing} if closing else {})}
     if isinstance(row.get("observation"), Mapping):  # a controller: its actions are the story
         actions = row.get("actions") or row.get("tokens") or []
@@ -255,8 +259,8 @@ def _tags(row: Row) -> list[str]:
         return ["as before training, not learnt from"]
     if forced and all(forced):
         return ["imposed, not learnt from"]
-    found = [f"{sum(map(bool, forced))} imposed"] if any(forced) else []
-    return [*found, "given text"] if row.get("logp") is None and row.get("tokens") else found
+    tags = [f"{sum(map(bool, forced))} imposed"] if any(forced) else []
+    return [*tags, "given text"] if row.get("logp") is None and row.get("tokens") else tags
 
 
 # ---------------------------------------------------------------- tools
@@ -269,15 +273,15 @@ def calls_in(text: str) -> list[Data]:
 
 def _call(text: str) -> Data:
     try:
-        given = json.loads(text)
+        call = json.loads(text)
     except ValueError:
         return {"arguments": text}
-    return next(iter(_given_call(given)), {"arguments": text})
+    return next(iter(_given_call(call)), {"arguments": text})
 
 
-def _given_call(given: Any) -> list[Data]:
+def _given_call(call: Any) -> list[Data]:
     """A call as chat messages hold it, as a list of one; none where it is no call."""
-    function = given.get("function", given) if isinstance(given, Mapping) else None
+    function = call.get("function", call) if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         return []
     arguments = function.get("arguments", function.get("parameters", {}))
@@ -291,16 +295,16 @@ def _given_call(given: Any) -> list[Data]:
 
 def earned(episode: Row) -> dict[str, dict[str, float]]:
     """What each agent earned: its turn rewards summed, by name; of seats without any, the return that `info` tells."""
-    found: dict[str, dict[str, float]] = {}
+    sums_by_agent: dict[str, dict[str, float]] = {}
     for turn in episode.get("turns", ()):
         for name, value in (turn.get("rewards") or {}).items():
-            mine = found.setdefault(str(turn.get("agent", "")), {})
+            mine = sums_by_agent.setdefault(str(turn.get("agent", "")), {})
             mine[name] = round(mine.get(name, 0.0) + value, 9)
     returns = (episode.get("info") or {}).get("returns")
     for agent, value in returns.items() if isinstance(returns, Mapping) else ():
         if isinstance(value, (int, float)):
-            found.setdefault(str(agent), {"return": float(value)})
-    return found
+            sums_by_agent.setdefault(str(agent), {"return": float(value)})
+    return sums_by_agent
 
 
 # ---------------------------------------------------------------- small things

@@ -110,8 +110,8 @@ def curves(run: RunRecord, steps: Sequence[Mapping[str, Any]] = ()) -> list[Char
     charts = [_success(run), *rewarded[:1], _signal(rows, units), *rewarded[1:], *_agents(rows, steps)]
     charts += [_traits(rows, units), *(_drawn(curve, rows, units) for curve in CURVES[1:])]
     charts += _counts(rows, steps)
-    found = [chart for chart in charts if any(line.points for line in chart.lines)]
-    return [part for chart in found for part in _parted(chart)]
+    filled = [chart for chart in charts if any(line.points for line in chart.lines)]
+    return [part for chart in filled for part in _parted(chart)]
 
 
 def _parted(chart: Chart) -> list[Chart]:
@@ -166,11 +166,13 @@ def _success(run: RunRecord) -> Chart:
 def _drawn(curve: Curve, rows: Sequence[Row], units: UnitNames) -> Chart:
     lines = []
     for key, name in curve.keys:
-        for found in sorted({column for row in rows for column in row if column == key or column.endswith(f"/{key}")}):
-            role = found.removesuffix(key).removesuffix("/")
+        for column_name in sorted(
+            {column for row in rows for column in row if column == key or column.endswith(f"/{key}")}
+        ):
+            role = column_name.removesuffix(key).removesuffix("/")
             if "/" not in role and role != "eval":
                 words = units.fill(name)
-                lines.append(ChartLine(f"{role} {words}" if role else words, points(rows, found)))
+                lines.append(ChartLine(f"{role} {words}" if role else words, points(rows, column_name)))
     known = [line for line in lines if line.points]
     unit, note = units.fill(curve.unit), units.fill(curve.note)
     return Chart(units.fill(curve.title), known, unit, curve.share, curve.zero, note, curve.least)
@@ -230,12 +232,14 @@ def _matches(rows: Sequence[Row], pattern: re.Pattern[str]) -> list[re.Match[str
 
 def _agents(rows: Sequence[Row], steps: Sequence[Row]) -> list[Chart]:
     """What each agent earns: from metrics where they tell, else from the recorded episodes."""
-    own = [m for m in _matches(rows, _OF_AGENT) if (m[1] or m[2]) not in ("reward", "eval")]
-    lines = [ChartLine(match[1] or match[2], points(rows, match[0])) for match in own]
+    matches = [m for m in _matches(rows, _OF_AGENT) if (m[1] or m[2]) not in ("reward", "eval")]
+    lines = [ChartLine(match[1] or match[2], points(rows, match[0])) for match in matches]
     if any(line.points for line in lines):
         return [Chart("Reward per agent", lines)]
-    found = [ChartLine(name, line, marks=True) for name, line in each_agent(steps, SUMMED["turn rewards per episode"])]
-    return [Chart("Reward per agent", found, note=f"Turn rewards per episode. {_FEW}")] if len(found) > 1 else []
+    rewards = [
+        ChartLine(name, line, marks=True) for name, line in each_agent(steps, SUMMED["turn rewards per episode"])
+    ]
+    return [Chart("Reward per agent", rewards, note=f"Turn rewards per episode. {_FEW}")] if len(rewards) > 1 else []
 
 
 _FEW = "Recorded steps only."

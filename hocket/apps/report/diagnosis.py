@@ -55,8 +55,8 @@ class Evidence:
         """What was earned by role and by name, in the means of all steps and in the latest episodes."""
         means = [row[key] for row in self.rows for key in row if _REWARD.search(key) and row[key] is not None]
         scores = [score for episode in self.episodes for score in (episode.get("scores") or {}).values()]
-        single = [one for score in scores for one in (score if isinstance(score, list) else [score])]
-        return [float(one) for one in (*means, *single) if isinstance(one, (int, float))]
+        single = [part for score in scores for part in (score if isinstance(score, list) else [score])]
+        return [float(value) for value in (*means, *single) if isinstance(value, (int, float))]
 
     def mean(self, key: str) -> float | None:
         """The recent mean of a metric; the worst over roles where it is kept per role. None when never measured."""
@@ -96,8 +96,8 @@ def diagnose(rows: Sequence[Row], episodes: Sequence[Episode] = (), *, penalty: 
     first = next((row for row in rows if row.get("step") == 0), {})
     evidence = Evidence(trained, trained[-WINDOW:], first, group_episodes(episodes), penalty)
     ruin = [sentence for rule in (not_finite, ruined) for sentence in rule(evidence)]
-    found = [sentence for rule in RULES if not (ruin and rule in SYMPTOMS) for sentence in rule(evidence)]
-    return list(dict.fromkeys(found))
+    sentences = [sentence for rule in RULES if not (ruin and rule in SYMPTOMS) for sentence in rule(evidence)]
+    return list(dict.fromkeys(sentences))
 
 
 # ---------------------------------------------------------------- the rules
@@ -169,20 +169,22 @@ def _fall(evidence: Evidence) -> str | None:
     if _risen(evidence.rows):
         return None
     measures = ("eval/return", "eval/sampled") if evidence.control else ("eval/accuracy",)
-    told = list[str]()
+    falls = list[str]()
     for name in measures:
         ends = ("eval/sampled/low", "eval/sampled/high") if name == "eval/sampled" else ("eval/low", "eval/high")
         rows = [row for row in (evidence.first, *evidence.rows) if None not in map(row.get, (name, *ends))]
         if not rows:
             continue
-        best, now = max(rows, key=lambda row: row[name]), rows[-1]
-        if now[ends[1]] >= best[ends[0]] or not (evidence.control or now[name] <= LOST * best[name]):
+        best, latest = max(rows, key=lambda row: row[name]), rows[-1]
+        if latest[ends[1]] >= best[ends[0]] or not (evidence.control or latest[name] <= LOST * best[name]):
             return None
-        values = f"{best[name]:.1f} to {now[name]:.1f}" if evidence.control else f"{best[name]:.1%} to {now[name]:.1%}"
-        told.append(f"{name.removeprefix('eval/')} {values}")
+        values = (
+            f"{best[name]:.1f} to {latest[name]:.1f}" if evidence.control else f"{best[name]:.1%} to {latest[name]:.1%}"
+        )
+        falls.append(f"{name.removeprefix('eval/')} {values}")
     # Returns have no scale, and may fall for a while: lost is the policy that has stopped trying as well.
     stuck = not evidence.control or _certain(evidence.rows)
-    return " and ".join(told) if told and stuck else None
+    return " and ".join(falls) if falls and stuck else None
 
 
 def _then_and_now(rows: Sequence[Row], key: str) -> tuple[float | None, float | None]:
@@ -198,8 +200,8 @@ def _risen(rows: Sequence[Row]) -> bool:
 
 def _certain(rows: Sequence[Row]) -> bool:
     """Whether next to nothing is left of the sampling entropy of the first step."""
-    before, now = _then_and_now(rows, "entropy")
-    return before is not None and now is not None and before > 0 and abs(now) < 0.02 * before
+    before, latest = _then_and_now(rows, "entropy")
+    return before is not None and latest is not None and before > 0 and abs(latest) < 0.02 * before
 
 
 def blown_up(evidence: Evidence) -> Iterator[str]:
@@ -208,8 +210,8 @@ def blown_up(evidence: Evidence) -> Iterator[str]:
     since = {match[1]: row[key] for row in rows for key in row if (match := _WATCH.fullmatch(key))}
     since.pop("sampling/nan", None)  # See `ruined`.
     if since:
-        told = ", ".join(f"{name} since step {step:.0f}" for name, step in since.items())
-        yield f"The run diverged ({told}): {REMEDY}."
+        terms = ", ".join(f"{name} since step {step:.0f}" for name, step in since.items())
+        yield f"The run diverged ({terms}): {REMEDY}."
 
 
 def cut_off(evidence: Evidence) -> Iterator[str]:
@@ -221,8 +223,8 @@ def cut_off(evidence: Evidence) -> Iterator[str]:
         share: float | None = sum(map(_cut, episodes)) / len(episodes)
     else:
         share = evidence.mean("truncated/share")
-    began, now = _then_and_now(evidence.rows, "truncated/share")
-    grown = began is not None and now is not None and began < 0.1 and now >= 0.5 and not _risen(evidence.rows)
+    began, latest = _then_and_now(evidence.rows, "truncated/share")
+    grown = began is not None and latest is not None and began < 0.1 and latest >= 0.5 and not _risen(evidence.rows)
     if grown and share is not None and share >= 0.5:
         yield (
             f"{share:.0%} of the answers were cut off at the length limit, and {began:.0%} in the first step: the "
@@ -381,13 +383,13 @@ def disagreement(evidence: Evidence) -> Iterator[str]:
 def too_certain(evidence: Evidence) -> Iterator[str]:
     """A policy that no longer tries anything else."""
     before = _mean([row.get("entropy") for row in evidence.rows[:5]])
-    now = evidence.mean("entropy")
+    latest = evidence.mean("entropy")
     share = evidence.signal
-    if before is None or now is None or evidence.control or share is None or share > 0.3:
+    if before is None or latest is None or evidence.control or share is None or share > 0.3:
         return
-    if len(evidence.rows) > 5 and 0 <= now < 0.1 * before:
+    if len(evidence.rows) > 5 and 0 <= latest < 0.1 * before:
         yield (
-            f"The sampling entropy fell from {before:.2g} to {now:.2g} nats: the policy hardly "
+            f"The sampling entropy fell from {before:.2g} to {latest:.2g} nats: the policy hardly "
             "explores any more; lower the learning rate, add an entropy bonus, or clip less on the upper side "
             "(objective.high)."
         )
@@ -428,20 +430,20 @@ RULES: tuple[Rule, ...] = (
 def kl_coefficient(config: Any) -> float | None:
     """The summed coefficients of the KL terms in a run's configuration; None when there are none."""
     if isinstance(config, Mapping):
-        own = config.get("coefficient") if "KL" in str(config.get("type", "")) else None
+        coefficient = config.get("coefficient") if "KL" in str(config.get("type", "")) else None
         below = [kl_coefficient(value) for value in config.values()]
-        found = [value for value in (own, *below) if isinstance(value, (int, float))]
-        return float(sum(found)) if found else None
+        values = [value for value in (coefficient, *below) if isinstance(value, (int, float))]
+        return float(sum(values)) if values else None
     if isinstance(config, (list, tuple)):
-        found = [value for value in map(kl_coefficient, config) if value is not None]
-        return sum(found) if found else None
+        values = [value for value in map(kl_coefficient, config) if value is not None]
+        return sum(values) if values else None
     return None
 
 
 def _names(rows: Sequence[Row], key: str) -> list[str]:
     """`key` itself and `ROLE/key`."""
-    found = {name for row in rows for name in row if name == key or name.endswith(f"/{key}")}
-    return sorted(name for name in found if not name.startswith("eval/"))
+    names = {name for row in rows for name in row if name == key or name.endswith(f"/{key}")}
+    return sorted(name for name in names if not name.startswith("eval/"))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

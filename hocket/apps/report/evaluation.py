@@ -89,8 +89,8 @@ def load(
     else:
         machine = Machine.chosen(config, kind.models(config))
     machine.apply()
-    own: dict[str, Any] = {"rewards": rewards, "workflow": workflow, "precision": machine.precision}
-    parts = build_parts(config, found_task, weights=weights_in(checkpoint), **own)
+    changes: dict[str, Any] = {"rewards": rewards, "workflow": workflow, "precision": machine.precision}
+    parts = build_parts(config, found_task, weights=weights_in(checkpoint), **changes)
     if checkpoint is not None:
         take_up(config, parts, checkpoint)
     return EvaluationSubject(name, found_task, config, parts, checkpoint, machine.precision)
@@ -140,9 +140,9 @@ def evaluate_run(
         rows.append((f"{SAMPLED} {measure.name}", drawn.success, drawn.low, drawn.high))
         rows = rows[::-1] if greedy.leads == SAMPLED else rows
     rows += _gaps(found_task, greedy)
-    told = recorded_rows(greedy.recorded, greedy.recorded, apart=measure.name)
-    ends = {metric: interval_of(greedy.recorded, metric) for metric, _, share in told if share}
-    rows += [(words, greedy.recorded[metric], *found) for metric, words, _ in told if (found := ends.get(metric))]
+    listed = recorded_rows(greedy.recorded, greedy.recorded, apart=measure.name)
+    ends = {metric: interval_of(greedy.recorded, metric) for metric, _, share in listed if share}
+    rows += [(words, greedy.recorded[metric], *ends_of) for metric, words, _ in listed if (ends_of := ends.get(metric))]
     tries: Mapping[int, tuple[float, float, float]] = {}
     if samples:
         if not measure.answers:
@@ -169,7 +169,7 @@ def evaluate_run(
         "traits": {
             "mean length" if kind.textual else "steps per episode": greedy.length,
             **{f"share {'with ' if kind.textual else ''}{trait}": value for trait, value in greedy.traits.items()},
-            **{words: greedy.recorded[metric] for metric, words, share in told if not share},
+            **{words: greedy.recorded[metric] for metric, words, share in listed if not share},
         },
         "recorded": dict(greedy.recorded),
         "decoding": dataclasses.asdict(config.decoding),
@@ -235,15 +235,15 @@ def search_run(
     measure = loaded.parts.measure
     if not (measure.answers and kind_of(loaded.task, loaded.config).textual):
         raise ConfigurationError(f"--search is for tasks that are answered in words; drop it for {loaded.name}")
-    found = run_async(sought(loaded.parts, way, n=n, key=loaded.parts.key.derive("evaluation")))
-    rows = [(one.title, sums.mean(one.success), *measure.interval(one.success)) for one in found]
+    searches = run_async(sought(loaded.parts, way, n=n, key=loaded.parts.key.derive("evaluation")))
+    rows = [(tried.title, sums.mean(tried.success), *measure.interval(tried.success)) for tried in searches]
     return {
         "source": str(loaded.checkpoint or source),
         "task": loaded.name,
-        "n": len(found[0].success),
+        "n": len(searches[0].success),
         "search": search,
         "rows": rows,
-        "traits": {f"messages, {one.title}": one.messages for one in found},
-        "failures": {one.title: list(one.failures) for one in found if one.failures},
+        "traits": {f"messages, {tried.title}": tried.messages for tried in searches},
+        "failures": {tried.title: list(tried.failures) for tried in searches if tried.failures},
         "decoding": dataclasses.asdict(loaded.config.decoding),
     }

@@ -40,7 +40,7 @@ def group_episodes(episodes: Sequence[Episode]) -> list[SampleGroup]:
     members: dict[Any, list[Episode]] = {}
     for episode in episodes:
         members.setdefault(episode.get("group"), []).append(episode)
-    return [_group(number, found) for number, found in enumerate(members.values())]
+    return [_group(number, group) for number, group in enumerate(members.values())]
 
 
 def _group(number: int, episodes: Sequence[Episode]) -> SampleGroup:

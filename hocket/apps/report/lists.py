@@ -62,47 +62,49 @@ def recipes() -> list[ListEntry]:
     ]
 
 
-def _is_standard(one: Declaration) -> bool:
-    package, _, file = one.module.rpartition(".")
-    named = package == BASE and one.attribute.lower() == file and one.name not in LESS_KNOWN
-    return one.name in BEST_KNOWN or named
+def _is_standard(declared: Declaration) -> bool:
+    package, _, file = declared.module.rpartition(".")
+    named = package == BASE and declared.attribute.lower() == file and declared.name not in LESS_KNOWN
+    return declared.name in BEST_KNOWN or named
 
 
 def all_tasks(*, datasets: bool = False) -> list[ListEntry]:
     """All tasks, with `datasets` those of reasoning-gym too. First come usual ones and those for users' own work."""
     users = _users()
-    entries = [_task(one, users.get(one.name, ())) for one in tasks.forms()]
+    entries = [_task(declared, users.get(declared.name, ())) for declared in tasks.forms()]
     more = tasks.catalogue(reasoning_gym=True)[len(entries) :] if datasets else []
     return [*entries, *(ListEntry(name, about, "reasoning-gym") for name, about in more)]
 
 
-def _task(one: Declaration, users: Iterable[tuple[str, str]]) -> ListEntry:
+def _task(declared: Declaration, users: Iterable[tuple[str, str]]) -> ListEntry:
     """A task's line. It is a paper's if it is declared there, or if recipes of one paper alone are for it."""
     papers = set(users)
-    paper = _paper(one.module) or (papers.pop() if len(papers) == 1 and not one.family else ("", ""))
-    family = paper[0] or one.family or _elsewhere(one.module)
-    return ListEntry(one.name, one.description, family, paper[1], one.name in tasks.FIRST or family in FOR_ALL)
+    paper = _paper(declared.module) or (papers.pop() if len(papers) == 1 and not declared.family else ("", ""))
+    family = paper[0] or declared.family or _elsewhere(declared.module)
+    return ListEntry(
+        declared.name, declared.description, family, paper[1], declared.name in tasks.FIRST or family in FOR_ALL
+    )
 
 
 def workflows() -> list[ListEntry]:
     """All workflows that state what they are. First come those for any task, which no paper declares."""
     entries = []
-    for one in WORKFLOWS.declared.values():
-        if one.description:
-            family, paper = _paper(one.module) or ("general" if one.module.startswith("hocket.") else "", "")
-            family = family or _elsewhere(one.module)
-            entries.append(ListEntry(one.name, one.description, family, paper, first=family == "general"))
+    for declared in WORKFLOWS.declared.values():
+        if declared.description:
+            family, paper = _paper(declared.module) or ("general" if declared.module.startswith("hocket.") else "", "")
+            family = family or _elsewhere(declared.module)
+            entries.append(ListEntry(declared.name, declared.description, family, paper, first=family == "general"))
     return entries
 
 
 def _users() -> Mapping[str, set[tuple[str, str]]]:
     """Of each task that recipes are for, the group and the id of their papers, both empty for standard methods."""
-    found: dict[str, set[tuple[str, str]]] = {}
+    users: dict[str, set[tuple[str, str]]] = {}
     for name, card in cards().items():
         declared = task_within(card["task"])[1] if card["task"] else None
         if declared is not None:
-            found.setdefault(declared.name, set()).add(_paper(RECIPES.declared[name].module) or ("", ""))
-    return found
+            users.setdefault(declared.name, set()).add(_paper(RECIPES.declared[name].module) or ("", ""))
+    return users
 
 
 def _paper(module: str) -> tuple[str, str] | None:
@@ -124,7 +126,7 @@ def _elsewhere(module: str) -> str:
 
 def of_family(entries: Iterable[ListEntry], family: str) -> list[ListEntry]:
     """The members of a family."""
-    return [one for one in entries if hyphenated(one.family) == hyphenated(family)]
+    return [entry for entry in entries if hyphenated(entry.family) == hyphenated(family)]
 
 
 def search(entries: Iterable[ListEntry], words: str, kind: str) -> list[ListEntry]:
@@ -134,12 +136,16 @@ def search(entries: Iterable[ListEntry], words: str, kind: str) -> list[ListEntr
         ConfigurationError: when there are none.
     """
     wanted = _plain(words).split()
-    found = [one for one in entries if all(word in _plain(f"{one.name} {one.about} {one.paper}") for word in wanted)]
-    if not found:
+    matches = [
+        entry
+        for entry in entries
+        if all(word in _plain(f"{entry.name} {entry.about} {entry.paper}") for word in wanted)
+    ]
+    if not matches:
         raise ConfigurationError(
             f"no {kind} has {words!r} in its name or description; `hocket {kind}s --all` lists them all"
         )
-    return found
+    return matches
 
 
 def _plain(text: str) -> str:
@@ -151,12 +157,12 @@ def _plain(text: str) -> str:
 
 def first_page(kind: str, heading: str, entries: Sequence[ListEntry]) -> Iterator[Text]:
     """The lines of the first page: what to look at first, the families, and how to see the rest."""
-    order = list(dict.fromkeys(one.family for one in entries if one.first))
-    first = sorted((one for one in entries if one.first), key=lambda one: order.index(one.family))
-    width = max(len(one.name) for one in first)
+    order = list(dict.fromkeys(entry.family for entry in entries if entry.first))
+    first = sorted((entry for entry in entries if entry.first), key=lambda entry: order.index(entry.family))
+    width = max(len(entry.name) for entry in first)
     yield Text(heading, "cyan")
-    for one in first:
-        yield Text.assemble("  ", (one.name.ljust(width), "bold"), f"  {one.about}")
+    for entry in first:
+        yield Text.assemble("  ", (entry.name.ljust(width), "bold"), f"  {entry.about}")
     yield Text()
     yield from _families(kind, entries)
     yield Text()
@@ -166,16 +172,16 @@ def first_page(kind: str, heading: str, entries: Sequence[ListEntry]) -> Iterato
 def _families(kind: str, entries: Sequence[ListEntry]) -> Iterator[Text]:
     """A line for every family: how to see it, how many it has, and some of them."""
     families: dict[str, list[ListEntry]] = {}
-    for one in sorted(entries, key=lambda one: (one.family, not one.first, one.name)):
-        families.setdefault(one.family, []).append(one)
+    for entry in sorted(entries, key=lambda entry: (entry.family, not entry.first, entry.name)):
+        families.setdefault(entry.family, []).append(entry)
     width = max(map(len, families))
-    of_papers = {family for family, members in families.items() if all(one.paper for one in members)}
+    of_papers = {family for family, members in families.items() if all(entry.paper for entry in members)}
     parts = {f"all {len(entries)} by family": families.keys() - of_papers, "each for one paper, by field": of_papers}
     for heading, part in parts.items():
         if part:
             yield Text(heading, "cyan")
         for family in sorted(part):
             members = families[family]
-            names = ", ".join(one.name for one in members[:EXAMPLES]) + (", .." if len(members) > EXAMPLES else "")
+            names = ", ".join(entry.name for entry in members[:EXAMPLES]) + (", .." if len(members) > EXAMPLES else "")
             way = f"hocket {kind}s {family.ljust(width)}"
             yield Text.assemble("  ", (way, "bold"), f"  {len(members):3}  ", (names, "dim"))

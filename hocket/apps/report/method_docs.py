@@ -55,7 +55,7 @@ def recipes_page() -> str:
     ]
     for family, members in sorted(families.items()):
         lines += ["", f"## {family}", "", "| recipe | what it is | formula | from | state |", "|---|---|---|---|---|"]
-        for recipe in sorted(members, key=lambda one: one.name):
+        for recipe in sorted(members, key=lambda member: member.name):
             state = grade(card_of(recipe)).grade if recipe.catalogue_ids else "standard"
             note = f": {recipe.note}" if recipe.note else ""
             cells = (
@@ -81,11 +81,11 @@ def primitives_page() -> str:
     ]
     for room, what in ROOMS.items():
         lines += ["", f"## {what}", "", "| primitive | where | formula | recipes |", "|---|---|---|---|"]
-        for one in primitives():
-            if one.stage == room:
-                used = ", ".join(f"**{name}**" if name in rows else name for name in one.recipes) or "–"
-                where = one.where.removeprefix("hocket.")
-                lines.append(f"| `{one.name}` | `{where}` | {_cell(one.summary)} | {used} |")
+        for primitive in primitives():
+            if primitive.stage == room:
+                used = ", ".join(f"**{name}**" if name in rows else name for name in primitive.recipes) or "–"
+                where = primitive.where.removeprefix("hocket.")
+                lines.append(f"| `{primitive.name}` | `{where}` | {_cell(primitive.summary)} | {used} |")
     return "\n".join(lines) + "\n"
 
 
@@ -119,13 +119,13 @@ def _shown(value: Any) -> str:
         return f"({', '.join(map(_shown, value))}{',' if len(value) == 1 else ''})"
     if not isinstance(value, Stage):
         return str(value)
-    fields = (one for one in dataclasses.fields(value) if getattr(value, one.name) != _usual(one))  # type: ignore[arg-type]
-    parts = (f"{one.name}={_shown(getattr(value, one.name))}" for one in fields)
+    fields = (field for field in dataclasses.fields(value) if getattr(value, field.name) != _usual(field))  # type: ignore[arg-type]
+    parts = (f"{field.name}={_shown(getattr(value, field.name))}" for field in fields)
     return f"{type(value).__name__}({', '.join(parts)})"
 
 
-def _usual(one: dataclasses.Field[Any]) -> Any:
-    return one.default if one.default_factory is dataclasses.MISSING else one.default_factory()
+def _usual(field: dataclasses.Field[Any]) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def theorems_page() -> str:
@@ -139,9 +139,13 @@ def theorems_page() -> str:
         "| statement | about | source |",
         "|---|---|---|",
     ]
-    lines += [f"| {one.statement} | {one.about} | {one.source} |" for one in THEOREMS]
+    lines += [f"| {theorem.statement} | {theorem.about} | {theorem.source} |" for theorem in THEOREMS]
     lines += ["", "## Claims that fail", "", "| claim | off by, on the case kept | what holds |", "|---|---|---|"]
-    lines += [f"| {one.claim} | {one.counter():.2g} | {one.statement} |" for one in THEOREMS if one.counter]
+    lines += [
+        f"| {theorem.claim} | {theorem.counter():.2g} | {theorem.statement} |"
+        for theorem in THEOREMS
+        if theorem.counter
+    ]
     return "\n".join(lines) + "\n"
 
 

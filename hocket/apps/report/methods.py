@@ -82,7 +82,7 @@ def weaker(state: str, checks: Sequence[Verdict]) -> str:
     """Why a row that notes nothing does not work."""
     if state == "works" or state == "stale":
         return STALE if state == "stale" else ""
-    if all(one.holds for one in checks) and not any(one.shipped for one in checks):
+    if all(verdict.holds for verdict in checks) and not any(verdict.shipped for verdict in checks):
         return UNSHIPPED
     return "not all checks of its row have been run and held"
 
@@ -95,7 +95,7 @@ def in_full(card: Card) -> dict[str, Any]:
         "formula": card["formula"],
         "conventions": card["conventions"],
         "composition": card["composition"],
-        "differs": [] if parent is None else [list(one) for one in differences(parent, card)],
+        "differs": [] if parent is None else [list(difference) for difference in differences(parent, card)],
     }
 
 
@@ -113,8 +113,8 @@ def _differing(left: Any, right: Any, where: str) -> Iterator[tuple[str, Any, An
         for name in {**left, **right}:
             yield from _differing(left.get(name), right.get(name), f"{where}.{name}" if where else name)
     elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
-        for place, (one, other) in enumerate(zip(left, right, strict=True)):
-            yield from _differing(one, other, f"{where}.{place}")
+        for place, (mine, other) in enumerate(zip(left, right, strict=True)):
+            yield from _differing(mine, other, f"{where}.{place}")
     else:
         yield where, left, right
 
@@ -125,17 +125,17 @@ BATCHES = 20
 
 def relations(left: Recipe, right: Recipe) -> dict[str, str]:
     """How their gradients lie on random batches: on the policy's own samples, and after it has moved."""
-    found = {}
+    named = {}
     for name, gap in (("on-policy", 0.0), ("off-policy", 0.2)):
-        seen = {_relation(left, right, number, gap) for number in range(BATCHES)}
-        kinds = {one.split(" ")[0] for one in seen}
-        if len(seen) == 1:
-            found[name] = seen.pop()
+        kinds_by_batch = {_relation(left, right, number, gap) for number in range(BATCHES)}
+        kinds = {kind.split(" ")[0] for kind in kinds_by_batch}
+        if len(kinds_by_batch) == 1:
+            named[name] = kinds_by_batch.pop()
         elif kinds <= {"equal", "proportional"}:
-            found[name] = "proportional, by a factor that depends on the batch"
+            named[name] = "proportional, by a factor that depends on the batch"
         else:
-            found[name] = "different" if "different" in kinds else "; ".join(sorted(seen))
-    return found
+            named[name] = "different" if "different" in kinds else "; ".join(sorted(kinds_by_batch))
+    return named
 
 
 def _relation(left: Recipe, right: Recipe, number: int, gap: float) -> str:
@@ -163,7 +163,7 @@ def listing(recipes: Iterable[Card]) -> Group:
     parts: list[Any] = []
     for family, members in sorted(families.items()):
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-        for recipe in sorted(members, key=lambda one: str(one["name"])):
+        for recipe in sorted(members, key=lambda member: str(member["name"])):
             mark = MARKS[grade(recipe).grade] if recipe["catalogue_ids"] else "[dim]standard[/]"
             parent = recipe["parent"] or ""
             table.add_row(f"  [bold]{recipe['name']}[/]", mark, escape(recipe["title"]), f"[dim]{parent}[/]")
@@ -209,8 +209,8 @@ def difference_table(left: Card, right: Card) -> Table:
     table = Table(box=None, header_style="dim")
     for heading in ("setting", left["name"], right["name"]):
         table.add_column(heading, overflow="fold")
-    for path, one, other in differences(left, right):
-        table.add_row(path, escape(_brief(one)), escape(_brief(other)))
+    for path, mine, other in differences(left, right):
+        table.add_row(path, escape(_brief(mine)), escape(_brief(other)))
     return table
 
 
@@ -220,11 +220,11 @@ def comparison(left: Recipe, right: Recipe) -> Group:
     for heading in ("convention", left.name, right.name):
         table.add_column(heading, overflow="fold")
     for name in {**left.conventions, **right.conventions}:
-        one, other = left.conventions.get(name, "–"), right.conventions.get(name, "–")
-        if one != other:
-            table.add_row(name, escape(one), escape(other))
-    lies = [f"gradients {name}: [bold]{escape(found)}[/]" for name, found in relations(left, right).items()]
-    formulas = [escape(f"{one.name:>16}  {one.formula}") for one in (left, right)]
+        mine, other = left.conventions.get(name, "–"), right.conventions.get(name, "–")
+        if mine != other:
+            table.add_row(name, escape(mine), escape(other))
+    lies = [f"gradients {name}: [bold]{escape(relation)}[/]" for name, relation in relations(left, right).items()]
+    formulas = [escape(f"{recipe.name:>16}  {recipe.formula}") for recipe in (left, right)]
     return Group(*formulas, "", difference_table(card_of(left), card_of(right)), "", table, "", *lies)
 
 

@@ -17,38 +17,38 @@ from hocket.lab.microscope import relation
 Found = Mapping[str, Any]
 
 
-def view(found: Sequence[Found], document: Mapping[str, Any]) -> Group:
+def view(inspections: Sequence[Found], document: Mapping[str, Any]) -> Group:
     """For a terminal: reward, mean advantage, weight and gradient of each trajectory under each recipe."""
     parts: list[Any] = []
-    for one, lies in zip(found, lying(found), strict=True):
-        if "error" in one:
-            parts.append(f"[bold]{escape(one['recipe'])}[/]  [red]{escape(one['error'])}[/]\n")
+    for inspection, lies in zip(inspections, lying(inspections), strict=True):
+        if "error" in inspection:
+            parts.append(f"[bold]{escape(inspection['recipe'])}[/]  [red]{escape(inspection['error'])}[/]\n")
             continue
-        said = f"[bold]{escape(one['recipe'])}[/]  loss {one['loss']:.6g}[dim]  {escape(lies)}[/]"
-        parts += [said, _table(one, document), ""]
+        heading = f"[bold]{escape(inspection['recipe'])}[/]  loss {inspection['loss']:.6g}[dim]  {escape(lies)}[/]"
+        parts += [heading, _table(inspection, document), ""]
     return Group(*parts)
 
 
-def lying(found: Sequence[Found]) -> list[str]:
+def lying(inspections: Sequence[Found]) -> list[str]:
     """How each recipe's gradient lies to that of the first one that ran, in words."""
-    first = next((one for one in found if "error" not in one), None)
+    first = next((inspection for inspection in inspections if "error" not in inspection), None)
     return [
         ""
-        if first is None or one is first or "error" in one
-        else f"gradient against {first['recipe']}: {relation(first, one)}"
-        for one in found
+        if first is None or inspection is first or "error" in inspection
+        else f"gradient against {first['recipe']}: {relation(first, inspection)}"
+        for inspection in inspections
     ]
 
 
-def _table(one: Found, document: Mapping[str, Any]) -> Table:
+def _table(inspection: Found, document: Mapping[str, Any]) -> Table:
     table = Table(box=None, header_style="dim")
     for heading in ("trajectory", "group", "scores", "advantage", "weight", "gradient"):
         table.add_column(heading, justify="right" if heading in ("advantage", "weight", "gradient") else "left")
     for number, row in enumerate(document["trajectories"]):
-        columns = [one[name][number] for name in ("advantages", "weight", "gradient")]
+        columns = [inspection[name][number] for name in ("advantages", "weight", "gradient")]
         means = [f"{sum(values) / len(values):+.4f}" if values else "–" for values in columns]
-        told = (str(row.get("id", f"#{number}")), str(row["group"]), _scores(row))
-        table.add_row(*map(escape, told), *means)
+        cells = (str(row.get("id", f"#{number}")), str(row["group"]), _scores(row))
+        table.add_row(*map(escape, cells), *means)
     return table
 
 
@@ -59,19 +59,19 @@ def _scores(row: Mapping[str, Any]) -> str:
 # ---------------------------------------------------------------- the page
 
 
-def html(found: Sequence[Found], document: Mapping[str, Any], title: str) -> str:
+def html(inspections: Sequence[Found], document: Mapping[str, Any], title: str) -> str:
     """A self-contained page: each trajectory's tokens under each recipe side by side, coloured by credit."""
     recipes = [
         {
-            "name": one["recipe"],
-            "error": one.get("error", ""),
-            "loss": None if "error" in one else f"{one['loss']:.6g}",
+            "name": inspection["recipe"],
+            "error": inspection.get("error", ""),
+            "loss": None if "error" in inspection else f"{inspection['loss']:.6g}",
             "lies": lies,
-            "most": {name: _largest(one, name) for name in ("advantages", "gradient")},
+            "most": {name: _largest(inspection, name) for name in ("advantages", "gradient")},
         }
-        for one, lies in zip(found, lying(found), strict=True)
+        for inspection, lies in zip(inspections, lying(inspections), strict=True)
     ]
-    rows = _by_signal([_row(number, row, found) for number, row in enumerate(document["trajectories"])])
+    rows = _by_signal([_row(number, row, inspections) for number, row in enumerate(document["trajectories"])])
     return template("microscope.html").render(
         title=title,
         css=asset("page.css"),
@@ -89,16 +89,16 @@ def _by_signal(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["group"] not in taught)
 
 
-def _largest(one: Found, name: str) -> float:
-    return max((abs(value) for row in one.get(name, ()) for value in row), default=0.0)
+def _largest(inspection: Found, name: str) -> float:
+    return max((abs(value) for row in inspection.get(name, ()) for value in row), default=0.0)
 
 
-def _row(number: int, row: Mapping[str, Any], found: Sequence[Found]) -> dict[str, Any]:
+def _row(number: int, row: Mapping[str, Any], inspections: Sequence[Found]) -> dict[str, Any]:
     pieces = (row.get("info") or {}).get("pieces") or [str(token) for token in row.get("tokens") or ()]
     size = len(row["logp"])
     under = [
         None if "error" in result else {name: result[name][number] for name in ("advantages", "gradient", "weight")}
-        for result in found
+        for result in inspections
     ]
     return {
         "id": str(row.get("id", f"#{number}")),

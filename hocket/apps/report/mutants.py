@@ -14,8 +14,8 @@ def mutants_page() -> str:
     """A line per row, then what its claims did not notice, with the reasons they give."""
     files = [file for file in METHODS.glob("*/claims/*.py") if file.stem != "__init__"]
     rows = sorted(file.stem.replace("_", "-") for file in files)
-    found = {row: survey for row in rows if (survey := kept(row)) is not None}
-    why = {row: reasons(row) for row, survey in found.items() if survey.unnoticed}
+    surveys = {row: survey for row in rows if (survey := kept(row)) is not None}
+    why = {row: reasons(row) for row, survey in surveys.items() if survey.unnoticed}
     lines = [
         "# Wrong versions",
         "",
@@ -24,19 +24,19 @@ def mutants_page() -> str:
         "`hocket recipes --mutate ROW --quick --keep` found; without `--quick` the claims that train are run too.",
         "*Spared* is what the claims may hold for, with the reason they give (`claim.spares`).",
         "",
-        f"In all: {_total(found, why)}",
+        f"In all: {_total(surveys, why)}",
         "",
         "| row | tried | noticed | spared | unexplained |",
         "|---|---|---|---|---|",
-        *(_line(row, survey, why.get(row, {})) for row, survey in found.items()),
+        *(_line(row, survey, why.get(row, {})) for row, survey in surveys.items()),
         "",
         "## What nothing noticed",
     ]
-    for row, survey in found.items():
+    for row, survey in surveys.items():
         if survey.unnoticed:
             names = dict.fromkeys(survey.unnoticed.values())
             lines += ["", f"### {row}", "", *(f"- `{name}`: {why[row].get(name, OPEN)}" for name in names)]
-    left = [row for row in rows if row not in found]
+    left = [row for row in rows if row not in surveys]
     lines += ["", f"Not tried yet: {', '.join(left)}."] if left else []
     return "\n".join([*lines, *_reached(rows)]) + "\n"
 
@@ -68,12 +68,12 @@ def _reached(rows: Sequence[str]) -> list[str]:
     return lines
 
 
-def _total(found: dict[str, Survey], why: dict[str, dict[str, str]]) -> str:
-    tried = sum(survey.tried for survey in found.values())
-    unnoticed = [(row, name) for row, survey in found.items() for name in survey.unnoticed.values()]
+def _total(surveys: dict[str, Survey], why: dict[str, dict[str, str]]) -> str:
+    tried = sum(survey.tried for survey in surveys.values())
+    unnoticed = [(row, name) for row, survey in surveys.items() for name in survey.unnoticed.values()]
     spared = sum(name in why[row] for row, name in unnoticed)
     parts = f"{tried - len(unnoticed)} noticed, {spared} spared, {len(unnoticed) - spared} unexplained"
-    return f"{tried} wrong versions of {len(found)} rows; {parts}."
+    return f"{tried} wrong versions of {len(surveys)} rows; {parts}."
 
 
 def _line(row: str, survey: Survey, why: dict[str, str], *, reach: bool = False) -> str:

@@ -107,8 +107,8 @@ def diagnosis_of(run: RunRecord, latest: Sequence[Mapping[str, Any]] | None = No
     """What keeps a run from learning, worst first; `latest` are its latest episodes where they have been read."""
     if latest is None:
         latest = run.episodes(run.steps[-1]) if run.steps else []
-    found = diagnose(run.rows, latest, penalty=kl_coefficient(run.config))
-    return [*found, *(f"{note[:1].upper()}{note[1:]}." for note in run.summary.get("notes", ()))]
+    sentences = diagnose(run.rows, latest, penalty=kl_coefficient(run.config))
+    return [*sentences, *(f"{note[:1].upper()}{note[1:]}." for note in run.summary.get("notes", ()))]
 
 
 @functools.cache
@@ -128,8 +128,8 @@ def policy(*scripts: str, connect: bool = False) -> str:
 
     With `connect` scripts may ask the server that the page comes from.
     """
-    hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
-    allowed = " ".join(f"'sha256-{one}'" for one in hashes) or "'none'"
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes) or "'none'"
     # Styles and pictures stand in the page, where they can load nothing.
     inline = "style-src 'unsafe-inline'; img-src data:"
     inline += "; connect-src 'self'" if connect else ""
@@ -213,19 +213,19 @@ class Hero:
 
 def hero(run: RunRecord) -> Hero | None:
     """The gain with its intervals; None before the first evaluation."""
-    told = [run.summary.get(when) or {} for when in ("before", "after")]
-    first, *others = ways = ways_shown(told[0], told[1], run.measure, str(run.summary.get("leads")))
-    evaluations = [as_told(one, run.measure, first) for one in told]
-    before, after = (one.get(run.measure) for one in evaluations)
+    summaries = [run.summary.get(when) or {} for when in ("before", "after")]
+    first, *others = ways = ways_shown(summaries[0], summaries[1], run.measure, str(run.summary.get("leads")))
+    evaluations = [as_told(evaluation, run.measure, first) for evaluation in summaries]
+    before, after = (evaluation.get(run.measure) for evaluation in evaluations)
     if before is None or after is None:
         return None
     share = is_share(run.measure)
     show = percent if share else plain
-    n = told[1].get("n")
+    n = summaries[1].get("n")
     what = MEASURES.get(run.measure, ACCURACY)
     where = f"{what.title} on {n:,.0f} {what.each}" if is_number(n) else what.title
     where += f", {first}" if ways != (GREEDY,) else ""
-    figures = [[as_told(one, run.measure, way).get(run.measure) for one in told] for way in others]
+    figures = [[as_told(evaluation, run.measure, way).get(run.measure) for evaluation in summaries] for way in others]
     return Hero(
         what=where,
         before=show(before),
@@ -312,8 +312,8 @@ def before_and_after(run: RunRecord) -> list[dict[str, str]]:
     rows = []
     ways = ways_shown(before, after, run.measure, str(run.summary.get("leads")))
     for name, way in (*((run.measure, way) for way in ways), *((name, "") for name in ("length", *traits))):
-        pair = [as_told(one, run.measure, way) if way else one for one in (before, after)]
-        old, new = (one.get(name) for one in pair)
+        pair = [as_told(evaluation, run.measure, way) if way else evaluation for evaluation in (before, after)]
+        old, new = (evaluation.get(name) for evaluation in pair)
         if not (is_number(old) and is_number(new)):
             continue
         share = (
@@ -339,7 +339,7 @@ def before_and_after(run: RunRecord) -> list[dict[str, str]]:
         old, new = before[name], after[name]
         if is_number(old) and is_number(new):
             show = percent if share else plain
-            ends = [_ends(interval_of(one, name), show) for one in (before, after)]
+            ends = [_ends(interval_of(evaluation, name), show) for evaluation in (before, after)]
             words = {"before": show(old) + ends[0], "after": show(new) + ends[1]}
             rows.append({"name": label, **words, "change": change(old, new, share=share)})
     return rows

@@ -38,7 +38,7 @@ def write_plan_report(folder: Path) -> Path:
     text = template("plan.html").render(
         title=folder.name,
         css=asset("page.css"),
-        phases=[_card(folder, one) for one in plan_phases(folder)],
+        phases=[_card(folder, phase) for phase in plan_phases(folder)],
         plan=(folder / PLAN).read_text(),
         footer=f"hocket {__version__} · {folder.name}",
     )
@@ -53,21 +53,21 @@ def _card(folder: Path, phase: Mapping[str, Any]) -> PhaseCard:
         return _search_card(place, dict(phase["search"]), summary)
     config = dict(phase["config"])
     recipe, reward = config.get("recipe"), ", ".join(map(str, config.get("reward") or ()))
-    told = [("recipe", recipe.get("name") if isinstance(recipe, Mapping) else recipe)]
-    told += [(name, config.get(name)) for name in ("task", "model")] + ([("reward", reward)] if reward else [])
-    total = sum(int(one["steps"]) for one in config.get("plan") or ()) or config.get("steps") or 0
+    settings = [("recipe", recipe.get("name") if isinstance(recipe, Mapping) else recipe)]
+    settings += [(name, config.get(name)) for name in ("task", "model")] + ([("reward", reward)] if reward else [])
+    total = sum(int(part["steps"]) for part in config.get("plan") or ()) or config.get("steps") or 0
     if not (place / "config.yaml").is_file():
-        return PhaseCard(place.name, told, f"{total} steps, not begun", None, None)
+        return PhaseCard(place.name, settings, f"{total} steps, not begun", None, None)
     state = f"{summary.get('reason', 'going on')}, {plain(summary.get('steps'))} of {total} steps"
     state += f", {duration(summary.get('seconds'))}" if summary else ""
-    return PhaseCard(place.name, told, state, hero(read_run(place)), f"{place.name}/report.html")
+    return PhaseCard(place.name, settings, state, hero(read_run(place)), f"{place.name}/report.html")
 
 
-def _search_card(place: Path, asked: Mapping[str, Any], summary: Mapping[str, Any]) -> PhaseCard:
-    told = [(name, asked.get(name)) for name in ("searcher", "task", "model")]
+def _search_card(place: Path, search: Mapping[str, Any], summary: Mapping[str, Any]) -> PhaseCard:
+    settings = [(name, search.get(name)) for name in ("searcher", "task", "model")]
     if not summary:
         state = "going on" if place.is_dir() else "not begun"
-        return PhaseCard(place.name, told, f"{asked.get('budget')} calls, {state}", None, None)
+        return PhaseCard(place.name, settings, f"{search.get('budget')} calls, {state}", None, None)
     split = summary["development"]
     state = f"{summary['calls']} calls, {split['start']:.3f} to {split['best']:.3f} on development"
-    return PhaseCard(place.name, told, state, None, None)
+    return PhaseCard(place.name, settings, state, None, None)

@@ -40,12 +40,12 @@ class Primitive:
 def primitives() -> tuple[Primitive, ...]:
     """All of them, by stage and name."""
     users = _users()
-    found = [
+    listed = [
         Primitive(kind.__name__, kind.room, kind.__module__, _first(kind), tuple(users.get(kind, ())))
         for kind in set(_classes())
         if kind.room in ROOMS
     ]
-    return tuple(sorted(found, key=lambda one: (list(ROOMS).index(one.stage), one.name)))
+    return tuple(sorted(listed, key=lambda primitive: (list(ROOMS).index(primitive.stage), primitive.name)))
 
 
 def _classes() -> Iterator[type[Stage]]:

@@ -78,7 +78,7 @@ def read_run(path: Path, *, live: bool = False) -> RunRecord:
     machine = _mapping(path / "machine.json", json.loads, problems)
     for problem in () if live else problems:
         log_problem(problem)
-    found = (re.fullmatch(r"step-(\d+)\.jsonl", file.name) for file in (path / "rollouts").glob("step-*.jsonl"))
+    matches = (re.fullmatch(r"step-(\d+)\.jsonl", file.name) for file in (path / "rollouts").glob("step-*.jsonl"))
     return RunRecord(
         path=path,
         rows=rows,
@@ -87,14 +87,14 @@ def read_run(path: Path, *, live: bool = False) -> RunRecord:
         config_text=text,
         machine=machine,
         messages=[*(line for line in _text(path / "messages.txt").splitlines() if line), *problems],
-        steps=sorted(int(match[1]) for match in found if match),
+        steps=sorted(int(match[1]) for match in matches if match),
     )
 
 
 def measure_of(rows: Sequence[Row]) -> str:
     """The measure that some row has, else `accuracy`."""
-    found = (name for name in MEASURES if any(row.get(f"eval/{name}") is not None for row in rows))
-    return next(found, ACCURACY.name)
+    names = (name for name in MEASURES if any(row.get(f"eval/{name}") is not None for row in rows))
+    return next(names, ACCURACY.name)
 
 
 def eval_interval(row: Row, measure: str) -> tuple[float, float] | None:
@@ -128,10 +128,10 @@ def _outline(rows: Sequence[Row], config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _evaluation(row: Row, measure: str) -> dict[str, Any]:
-    found = {key.removeprefix("eval/"): value for key, value in row.items() if key.startswith("eval/")}
+    measures = {key.removeprefix("eval/"): value for key, value in row.items() if key.startswith("eval/")}
     interval = eval_interval(row, measure)
     ends = {} if interval is None else {"low": interval[0], "high": interval[1]}
-    return {**found, **ends, "step": row.get("step")}
+    return {**measures, **ends, "step": row.get("step")}
 
 
 def _text(path: Path) -> str:
@@ -146,10 +146,10 @@ def _mapping(path: Path, parse: Callable[[str], Any], problems: list[str]) -> di
     if not path.is_file():
         return {}
     try:
-        found = parse(_text(path))
+        document = parse(_text(path))
     except (ValueError, yaml.YAMLError, RecursionError):
-        found = None
-    if isinstance(found, dict):
-        return found
+        document = None
+    if isinstance(document, dict):
+        return document
     problems.append(f"{path} cannot be read and is left out; is it the run's own?")
     return {}

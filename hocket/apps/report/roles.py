@@ -58,18 +58,18 @@ class StepTotals:
     @staticmethod
     def of(episodes: Sequence[Row]) -> StepTotals:
         """Sums over the episodes of one step; those of another source than the policies are left out."""
-        found = StepTotals()
+        totals = StepTotals()
         for episode in episodes:
             if episode.get("source", "own") != "own":
                 continue
-            found.episodes += 1
-            found.failed += episode.get("failure") is not None
+            totals.episodes += 1
+            totals.failed += episode.get("failure") is not None
             for turn in episode.get("turns", ()):
-                found.agents.setdefault(str(turn.get("agent", "")), AgentTotals()).add(turn)
+                totals.agents.setdefault(str(turn.get("agent", "")), AgentTotals()).add(turn)
             for agent, rewards in earned(episode).items():
-                played = found.agents.setdefault(agent, AgentTotals())
+                played = totals.agents.setdefault(agent, AgentTotals())
                 played.reward = (played.reward or 0.0) + sums.total(rewards.values())
-        return found
+        return totals
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -122,7 +122,7 @@ def table(steps: Sequence[Row], rows: Sequence[Row], config: Row, units: UnitNam
 
 def series(steps: Sequence[Row], value: Callable[[Row], float | None]) -> list[tuple[float, float]]:
     """A number of each recorded step, where there is one."""
-    return [(float(step["step"]), found) for step in steps if (found := value(step["summed"])) is not None]
+    return [(float(step["step"]), number) for step in steps if (number := value(step["summed"])) is not None]
 
 
 def each_agent(steps: Sequence[Row], measure: Measure) -> Iterator[tuple[str, list[tuple[float, float]]]]:

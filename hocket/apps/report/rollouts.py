@@ -99,10 +99,10 @@ def _tell(row: Data, group: SampleGroup, room: int) -> int:
         # Spares building what cannot fit: the first one shares no turn with another.
         if number == 0 and least_size(episode) > room:
             break
-        told = conversations.add(number, episode, room)
-        if told is None:
+        conversation = conversations.add(number, episode, room)
+        if conversation is None:
             break
-        sample.update(told)
+        sample.update(conversation)
         row["shown"] = True
     row["turns"] = conversations.turns
     return conversations.size
@@ -126,20 +126,20 @@ def _row(group: SampleGroup, agents: Sequence[str]) -> Data:
 
 
 def _sample(episode: Mapping[str, Any], agents: Sequence[str]) -> Data:
-    kept = bool(episode.get("kept", True)) and not episode.get("discarded")
+    trained = bool(episode.get("kept", True)) and not episode.get("discarded")
     return {
         "reward": digits(reward_of(episode)),
         "advantage": digits(advantage_of(episode)),
-        "kept": kept,
-        "flags": _flags(episode, kept),
+        "kept": trained,
+        "flags": _flags(episode, trained),
         "agents": sorted({agents.index(str(turn.get("agent", ""))) for turn in episode.get("turns", ())}),
     }
 
 
-def _flags(episode: Mapping[str, Any], kept: bool) -> list[str]:
+def _flags(episode: Mapping[str, Any], trained: bool) -> list[str]:
     limit = bool((episode.get("info") or {}).get("limit"))
     flags = ["failed"] if episode.get("failure") else ["limit reached"] if limit else []
     flags += ["truncated"] if episode.get("truncated") and not flags else []
     flags += ["discarded"] if episode.get("discarded") and not episode.get("failure") else []
     flags += [str(episode["source"])] if episode.get("source", "own") != "own" else []
-    return flags + (["left out"] if not kept and not flags else [])
+    return flags + (["left out"] if not trained and not flags else [])

@@ -51,18 +51,18 @@ def status_of(path: Path) -> dict[str, Any]:
 def cluster_of(path: Path) -> dict[str, Any]:
     """`seconds` and `samplers` of a run, and `learners` that learn other policies; empty where it had none."""
     file = path / "cluster.json"
-    found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
-    return found
+    state: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    return state
 
 
-def lag_words(found: Mapping[str, Any]) -> str:
+def lag_words(state: Mapping[str, Any]) -> str:
     """How old the weights were that drew what was learnt from, where groups are taken as they come; else nothing."""
-    lags: Mapping[str, int] = found.get("lag", {})
+    lags: Mapping[str, int] = state.get("lag", {})
     total = sum(lags.values())
     if not total:
         return ""
     shares = ", ".join(f"{lag} versions {count / total:.0%}" for lag, count in lags.items())
-    dropped = found.get("dropped", 0)
+    dropped = state.get("dropped", 0)
     return f"drawn by weights that were old by {shares}; {dropped} groups grew too old and were asked again"
 
 
@@ -70,46 +70,46 @@ HEADINGS = ("name", "where", "weights", "episodes", "busy", "sent", "received", 
 """What is told of a sampler."""
 
 
-def sampler_rows(found: Mapping[str, Any]) -> list[dict[str, str]]:
+def sampler_rows(state: Mapping[str, Any]) -> list[dict[str, str]]:
     """What each sampler did, in words, by `HEADINGS`."""
     return [
         {
-            "name": one["name"],
-            "where": one["where"],
-            "weights": f"version {one['version']}",
-            "episodes": f"{one['episodes']:,}",
-            "busy": f"{one['busy'] / max(found['seconds'], 1e-9):.0%}",
-            "sent": f"{one['sent'] / 1e6:.1f} MB",
-            "received": f"{one['received'] / 1e6:.1f} MB",
-            "replaced": f"{one['lost']} times" if one["lost"] else "",
+            "name": sampler["name"],
+            "where": sampler["where"],
+            "weights": f"version {sampler['version']}",
+            "episodes": f"{sampler['episodes']:,}",
+            "busy": f"{sampler['busy'] / max(state['seconds'], 1e-9):.0%}",
+            "sent": f"{sampler['sent'] / 1e6:.1f} MB",
+            "received": f"{sampler['received'] / 1e6:.1f} MB",
+            "replaced": f"{sampler['lost']} times" if sampler["lost"] else "",
         }
-        for one in found.get("samplers", ())
+        for sampler in state.get("samplers", ())
     ]
 
 
-def sampler_table(found: Mapping[str, Any]) -> Table:
+def sampler_table(state: Mapping[str, Any]) -> Table:
     """A row per sampler."""
     table = Table(box=None, header_style="dim")
     for heading in HEADINGS:
         table.add_column(
             "sampler" if heading == "name" else heading, justify="left" if heading in HEADINGS[:2] else "right"
         )
-    for row in sampler_rows(found):
+    for row in sampler_rows(state):
         table.add_row(*(escape(row[heading]) for heading in HEADINGS))
     return table
 
 
-def learner_rows(found: Mapping[str, Any]) -> list[dict[str, str]]:
+def learner_rows(state: Mapping[str, Any]) -> list[dict[str, str]]:
     """Which policies each process learns, in words."""
     return [
-        {"name": one["name"].partition(" (")[0], "where": one["where"], "learns": ", ".join(one["learns"])}
-        for one in found.get("learners", ())
+        {"name": learner["name"].partition(" (")[0], "where": learner["where"], "learns": ", ".join(learner["learns"])}
+        for learner in state.get("learners", ())
     ]
 
 
-def learner_table(found: Mapping[str, Any]) -> Table:
+def learner_table(state: Mapping[str, Any]) -> Table:
     """A row per process that learns."""
     table = Table("learner", "where", "learns", box=None, header_style="dim")
-    for row in learner_rows(found):
+    for row in learner_rows(state):
         table.add_row(*map(escape, row.values()))
     return table

@@ -42,7 +42,7 @@ def win_rates(verdicts: Sequence[float], differences: Sequence[float], key: Key)
             paired, and they hold for other scenarios, not for other seeds of training.
     """
     won, longer = np.asarray(verdicts, np.float64), standardised(differences)
-    whole = np.ones((1, len(won)))
+    once_each = np.ones((1, len(won)))
     rng = key.numpy()
     rates, controlled = [], []
     for start in range(0, DRAWS, _AT_ONCE):
@@ -52,7 +52,7 @@ def win_rates(verdicts: Sequence[float], differences: Sequence[float], key: Key)
         controlled.append(length_controlled(won, longer, counts))
     return (
         _rate(float(won.mean()), np.concatenate(rates)),
-        _rate(float(length_controlled(won, longer, whole)[0]), np.concatenate(controlled)),
+        _rate(float(length_controlled(won, longer, once_each)[0]), np.concatenate(controlled)),
     )
 
 
@@ -69,9 +69,9 @@ def standardised(differences: Sequence[float]) -> Array:
 
     It is 0 at no difference, whichever player's answers are longer on average.
     """
-    given = np.asarray(differences, np.float64)
-    spread = given.std() or np.abs(given).max()
-    return np.tanh(given / spread) if spread > 0 else np.zeros_like(given)
+    lengths = np.asarray(differences, np.float64)
+    spread = lengths.std() or np.abs(lengths).max()
+    return np.tanh(lengths / spread) if spread > 0 else np.zeros_like(lengths)
 
 
 def length_controlled(won: Array, longer: Array, counts: Array) -> Array:
@@ -102,8 +102,8 @@ def length_controlled(won: Array, longer: Array, counts: Array) -> Array:
         a, b = np.clip(a - da, -30, 30), b - db
         if np.maximum(np.abs(da), np.abs(db)).max() < 1e-12:
             break
-    found = 0.5 * (1 + np.tanh(0.5 * a))
+    rate = 0.5 * (1 + np.tanh(0.5 * a))
     alike = (share == 0) | (share == 1)
     used = counts > 0
     one_sided = ~((used & (longer <= 0)).any(1) & (used & (longer >= 0)).any(1))
-    return np.where(alike, np.where(one_sided, np.nan, share), found)
+    return np.where(alike, np.where(one_sided, np.nan, share), rate)

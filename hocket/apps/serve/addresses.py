@@ -13,10 +13,10 @@ def addressed(authority: str) -> str | None:
 
     Nothing is guessed: what is written otherwise is not read as what it resembles.
     """
-    found = _AUTHORITY.fullmatch(authority)
-    if found is None or int(found["port"] or 0) >= 2**16:
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None or int(match["port"] or 0) >= 2**16:
         return None
-    return found["name"].strip("[]").lower()
+    return match["name"].strip("[]").lower()
 
 
 def is_loopback(host: str) -> bool:

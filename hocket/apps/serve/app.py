@@ -114,15 +114,15 @@ class _House:
         caller = self.admitted(request)
         async with self.work():
             body = await self.body(request)
-            asked = read_request(body, ChatRequest)
-            if len(asked.messages) > self._bounds.messages:
+            chat = read_request(body, ChatRequest)
+            if len(chat.messages) > self._bounds.messages:
                 most = f"a conversation may have {self._bounds.messages} messages"
                 raise Refusal(400, most, code="too_many_messages", param="messages")
-            job = await _unless_gone(request, self._backend.open(caller, body, asked))
+            job = await _unless_gone(request, self._backend.open(caller, body, chat))
             created = int(time.time())
-            if asked.stream:
-                return self.stream(streamed(job, asked, created))
-            return _json(await _unless_gone(request, collected(job, asked, created)))
+            if chat.stream:
+                return self.stream(streamed(job, chat, created))
+            return _json(await _unless_gone(request, collected(job, chat, created)))
 
     @asynccontextmanager
     async def work(self) -> AsyncGenerator[None, None]:
@@ -168,11 +168,11 @@ class _House:
         class Events(StreamingResponse):
             async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
                 # Otherwise a stream whose reader has left stays as it is until it is swept up.
-                async with aclosing(told):
+                async with aclosing(lines):
                     await super().__call__(scope, receive, send)
 
-        told = events()
-        return Events(told, media_type="text/event-stream", headers={"cache-control": "no-cache"})
+        lines = events()
+        return Events(lines, media_type="text/event-stream", headers={"cache-control": "no-cache"})
 
     def admitted(self, request: Request) -> Caller:
         """Who asks, once they may."""
@@ -193,7 +193,7 @@ class _House:
         if kind != "application/json":
             # A page of the web may send other types here without asking the browser first.
             raise Refusal(415, "send the body as content-type application/json", code="unsupported_media_type")
-        most, found = self._bounds.body_bytes, bytearray()
+        most, received = self._bounds.body_bytes, bytearray()
         too_large = Refusal(413, f"a body may have {most} bytes", code="body_too_large", connection="close")
         declared = request.headers.get("content-length", "0")
         if declared.isdecimal() and int(declared) > most:
@@ -201,12 +201,12 @@ class _House:
         try:
             async with asyncio.timeout(self._bounds.body_seconds):
                 async for part in request.stream():
-                    found += part
-                    if len(found) > most:
+                    received += part
+                    if len(received) > most:
                         raise too_large
         except TimeoutError:
             raise Refusal(408, "the body came too slowly", code="slow_body", connection="close") from None
-        return bytes(found)
+        return bytes(received)
 
 
 class _Texts:

@@ -47,8 +47,8 @@ def serve(
         try:
             app = functools.partial(build_app, backend, bounds, local_only=not keys)
             with ApplicationHost(app, host=options.host, port=options.port, bounds=bounds) as host:
-                told = {"url": f"{host.address}/v1", "models": backend.models(), "weights": backend.weights()}
-                ready({**told, "keys": len(keys)})
+                address = {"url": f"{host.address}/v1", "models": backend.models(), "weights": backend.weights()}
+                ready({**address, "keys": len(keys)})
                 end.wait()
         finally:
             backend.close()
@@ -85,27 +85,27 @@ def _keys(options: argparse.Namespace) -> list[str]:
     Raises:
         ConfigurationError: when a key is none, or other machines could ask without one or guess it.
     """
-    found = list(options.key)
+    keys = list(options.key)
     if options.key_variable is not None:
         key = os.environ.get(options.key_variable, "")
         if not key:
             raise ConfigurationError(f"--key-variable {options.key_variable}: the environment has no such variable")
-        found.append(key)
-    if any(not key.strip() or not key.isascii() or key != key.strip() for key in found):
+        keys.append(key)
+    if any(not key.strip() or not key.isascii() or key != key.strip() for key in keys):
         raise ConfigurationError("a key must be ASCII text without space around it")
     if is_loopback(options.host):
-        return found
-    if not found:
+        return keys
+    if not keys:
         raise ConfigurationError(
             f"--host {options.host} can be reached from other machines, so a key is required: --key-variable NAME "
             "takes it from the environment (or --key KEY)"
         )
-    if any(len(key) < LEAST_KEY for key in found):
+    if any(len(key) < LEAST_KEY for key in keys):
         raise ConfigurationError(
             f"--host {options.host} can be reached from other machines, and a key of fewer than {LEAST_KEY} characters "
             "can be guessed; make one with: python -c 'import secrets; print(secrets.token_urlsafe())'"
         )
-    return found
+    return keys
 
 
 @contextmanager

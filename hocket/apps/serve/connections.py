@@ -79,12 +79,12 @@ def bounded(bounds: Bounds) -> type[asyncio.Protocol]:
                 ("content-length", str(len(body))),
                 ("connection", "close"),
             ]
-            told = (
+            events = (
                 h11.Response(status_code=refusal.status, headers=headers),
                 h11.Data(data=body),
                 h11.EndOfMessage(),
             )
-            self.transport.write(b"".join(self.conn.send(event) or b"" for event in told))
+            self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
             self.transport.close()
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -133,8 +133,8 @@ class CurrentBackend:
             if not caller.local:
                 raise Refusal(403, "without a key this server answers to localhost only", code="wrong_host")
             return
-        given = (caller.key or "").encode()
-        right = [hmac.compare_digest(key, given) for key in self._keys]  # All, so that time tells nothing.
+        sent = (caller.key or "").encode()
+        right = [hmac.compare_digest(key, sent) for key in self._keys]  # All, so that time tells nothing.
         if not any(right):
             words = "the key is wrong" if caller.key else "send a key: authorization: Bearer KEY"
             raise Refusal(401, words, code="invalid_api_key", www_authenticate="Bearer")
@@ -187,10 +187,10 @@ class CurrentBackend:
     async def _deltas(self, question: _Question, name: str) -> AsyncGenerator[Delta, None]:
         """All answers as they grow."""
         news: asyncio.Queue[Delta | asyncio.Task[None]] = asyncio.Queue()
-        here = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
 
         def tell(delta: Delta) -> None:
-            here.call_soon_threadsafe(news.put_nowait, delta)
+            loop.call_soon_threadsafe(news.put_nowait, delta)
 
         def begin(index: int) -> asyncio.Task[None]:
             task = asyncio.create_task(across(self._loop, lambda: self._write(question, index, name, tell)))
@@ -361,20 +361,20 @@ class CurrentBackend:
 
     async def _write(self, question: _Question, index: int, name: str, tell: Callable[[Delta], None]) -> None:
         """Writes one answer, some tokens at a time; in parts or at once, it says the same."""
-        asked, served, key = question.request, question.served, question.key.derive(index)
-        prompt, most = question.prompts[index // (asked.n or 1)]
+        request, served, key = question.request, question.served, question.key.derive(index)
+        prompt, most = question.prompts[index // (request.n or 1)]
         spelling = Spelling(
             served.chat,
             index,
-            stops=asked.stops,
-            tools=isinstance(asked, ChatRequest) and asked.offers_tools,
+            stops=request.stops,
+            tools=isinstance(request, ChatRequest) and request.offers_tools,
             prompt=prompt,
             name=f"{name}_{index}",
-            logprobs=asked.scored,
+            logprobs=request.scored,
         )
         written: tuple[int, ...] = ()
         # The likeliest tokens take a pass over everything, so they are asked for once.
-        part = most.max_tokens if asked.alternatives else LEAST
+        part = most.max_tokens if request.alternatives else LEAST
         async with self._weights_lock.reading(), served.engine.episode():
             while True:
                 began = time.monotonic()
@@ -383,7 +383,7 @@ class CurrentBackend:
                 context = prompt + written
                 sample = await served.engine.submit(Request(context, decoding, key, drawn=len(written)))
                 written += tuple(sample.tokens.tolist())
-                likely = _likely(served.policy, context, sample.tokens, decoding, asked.alternatives)
+                likely = _likely(served.policy, context, sample.tokens, decoding, request.alternatives)
                 spelling.take(sample.tokens.tolist(), None if sample.logp is None else sample.logp.tolist(), likely)
                 if sample.finish == "stop" or spelling.stopped or len(written) >= most.max_tokens:
                     tell(spelling.last(sample.finish))
@@ -421,9 +421,11 @@ def _likely(
     turn = Turn("assistant", policy.name, observation, response, decoding=decoding)
     batch = pack([Trajectory(Scenario("served"), [turn])])
     logp = policy.distributions(batch, torch.arange(len(response)))
-    found: list[list[tuple[int, float]]] = []
+    likely: list[list[tuple[int, float]]] = []
     for start in range(0, len(response), 64):
         places = torch.arange(start, min(start + 64, len(response)))
         best = logp(places).topk(most)
-        found += [list(zip(*row, strict=True)) for row in zip(best.indices.tolist(), best.values.tolist(), strict=True)]
-    return found
+        likely += [
+            list(zip(*row, strict=True)) for row in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+    return likely

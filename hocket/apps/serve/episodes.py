@@ -97,8 +97,8 @@ class AgentSession:
             if caller.again and digest in self._finished:
                 return self._finished[digest]
             # Given up when the client leaves.
-            self._finished[digest] = found = await self._begun(request)
-            return found
+            self._finished[digest] = replies = await self._begun(request)
+            return replies
         first, task = self._named.get(caller.retry, (digest, None))
         if first != digest:
             raise Refusal(422, "this idempotency key was used for another request", code="idempotency_key_reused")
@@ -136,19 +136,19 @@ class AgentSession:
             raise
         answer = Replies(name, who, len(history.context), tuple(replies))
         for place, reply in enumerate(answer.replies if request.offers_tools else ()):
-            said = spelt(answer, place, request)
-            if said[-1].calls:
-                text = "".join(delta.text for delta in said)
-                self._given[_signature(text, said[-1].calls)] = reply.text
+            deltas = spelt(answer, place, request)
+            if deltas[-1].calls:
+                text = "".join(delta.text for delta in deltas)
+                self._given[_signature(text, deltas[-1].calls)] = reply.text
         return answer
 
     def _asked(self, model: str) -> Correspondent:
         only = next(iter(self._correspondents.values())) if len(self._correspondents) == 1 else None
-        found = self._correspondents.get(model, only)
-        if found is None:
+        correspondent = self._correspondents.get(model, only)
+        if correspondent is None:
             roles = ", ".join(self._correspondents)
             raise Refusal(404, f"no role is called {model!r}: {roles}", code="model_not_found", param="model")
-        return found
+        return correspondent
 
     def _as_given(self, message: ChatMessage) -> Message:
         """A message for the template. A call of a tool that was written here is shown as it was written."""
@@ -189,13 +189,13 @@ def spelt(answer: Replies, index: int, request: ChatRequest) -> list[Delta]:
         logprobs=bool(request.logprobs),
     )
     tokens, logp = reply.tokens.tolist(), reply.turn.logp
-    part, found = (PART if request.stream else max(1, len(tokens))), []
+    part, deltas = (PART if request.stream else max(1, len(tokens))), []
     for start in range(0, len(tokens), part):
         known = None if logp is None else logp[start : start + part].tolist()
         spelling.take(tokens[start : start + part], known)
         if start + part < len(tokens):
-            found.append(spelling.delta())
-    return [*found, spelling.last("length" if reply.finish == "length" else "stop")]
+            deltas.append(spelling.delta())
+    return [*deltas, spelling.last("length" if reply.finish == "length" else "stop")]
 
 
 def closed() -> Refusal:
@@ -295,9 +295,9 @@ class Gate:
         name = caller.episode or caller.key
         if name is None:
             raise Refusal(401, "send the episode's key: authorization: Bearer KEY", code="invalid_api_key")
-        found = self._open.get(name)
-        if found is not None:
-            return found
+        session = self._open.get(name)
+        if session is not None:
+            return session
         if name in self._ended:
             raise closed()
         if caller.episode is None:

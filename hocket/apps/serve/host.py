@@ -120,13 +120,13 @@ def _listening(host: str, port: int) -> socket.socket:
     if not 0 <= port < 2**16:
         raise ConfigurationError(f"--port {port}: ports are numbers from 0 to {2**16 - 1}")
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except OSError as error:
         raise ConfigurationError(f"--host {host}: {error.strerror or error}") from error
-    listener = socket.socket(found[0], socket.SOCK_STREAM)
+    listener = socket.socket(place[0], socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(found[4])
+        listener.bind(place[4])
     except OSError as error:
         listener.close()
         reason = error.strerror or error

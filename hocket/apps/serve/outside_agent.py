@@ -91,7 +91,7 @@ class OutsideAgent(Workflow):
         session = AgentSession({role: Correspondent(team[role]) for role in self.roles})
         with gate.opened(session) as door:
             try:
-                given = await self._agent.run(gate, door, scenario)
+                returned = await self._agent.run(gate, door, scenario)
             except Exception as error:
                 reason = session.broken or session.stopped
                 if reason is None:
@@ -99,7 +99,7 @@ class OutsideAgent(Workflow):
                 raise reason from error
         if session.broken is not None:
             raise session.broken
-        return _outcome(given, session.reward, session.answer)
+        return _outcome(returned, session.reward, session.answer)
 
     def close(self) -> None:
         """Stops the server; the next episode starts another."""
@@ -128,14 +128,22 @@ class _Function:
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         parameters = inspect.signature(function).parameters.values()
-        self._takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters)
-        named = [one for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
-        self._takes = [one.name for one in named if one.name in GIVEN and one.kind is not one.POSITIONAL_ONLY]
-        for one in named:
-            if one.name not in self._takes and one.default is one.empty:
+        self._takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+        named = [
+            parameter
+            for parameter in parameters
+            if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        ]
+        self._takes = [
+            parameter.name
+            for parameter in named
+            if parameter.name in GIVEN and parameter.kind is not parameter.POSITIONAL_ONLY
+        ]
+        for parameter in named:
+            if parameter.name not in self._takes and parameter.default is parameter.empty:
                 raise ConfigurationError(
-                    f"the outside agent {function.__name__} takes {one.name!r}, which it is not given"
-                    f"{nearest(one.name, GIVEN)}"
+                    f"the outside agent {function.__name__} takes {parameter.name!r}, which it is not given"
+                    f"{nearest(parameter.name, GIVEN)}"
                 )
 
     async def run(self, gate: Gate, door: AgentEndpoint, scenario: Scenario) -> Any:
@@ -146,13 +154,13 @@ class _Function:
             "scenario": scenario,
             "reward_url": door.reward_url,
         }
-        given = known if self._takes_all else {name: known[name] for name in self._takes}
+        arguments = known if self._takes_all else {name: known[name] for name in self._takes}
         called = self._function if inspect.isroutine(self._function) else type(self._function).__call__
         if inspect.iscoroutinefunction(inspect.unwrap(called)):
-            return await across(gate.loop, lambda: self._told(self._paced(gate, given)))
-        return await self._told(_in_thread(lambda: self._function(**given)))
+            return await across(gate.loop, lambda: self._told(self._paced(gate, arguments)))
+        return await self._told(_in_thread(lambda: self._function(**arguments)))
 
-    async def _paced(self, gate: Gate, given: Mapping[str, Any]) -> Any:
+    async def _paced(self, gate: Gate, arguments: Mapping[str, Any]) -> Any:
         """One starts after the other, and has connected before the next one does.
 
         Making a client can take a tenth of a second of computing. Were all to do so at once, the connections of the
@@ -161,7 +169,7 @@ class _Function:
         task: asyncio.Task[Any] | None = None
         try:
             async with gate.starting:
-                task = asyncio.create_task(self._function(**given))
+                task = asyncio.create_task(self._function(**arguments))
                 for _ in range(HEAD_START):
                     await asyncio.sleep(0)
             return await task
@@ -176,8 +184,8 @@ class _Function:
         except Exception as error:
             frames = traceback.extract_tb(error.__traceback__)
             file = inspect.getsourcefile(inspect.unwrap(self._function))
-            own = [frame for frame in frames if frame.filename == file]
-            where = f" in {own[-1].name}() line {own[-1].lineno}" if own else ""
+            inside = [frame for frame in frames if frame.filename == file]
+            where = f" in {inside[-1].name}() line {inside[-1].lineno}" if inside else ""
             raise AgentFailed(f"the agent raised {type(error).__name__}: {error}{where}") from error
 
 
@@ -191,11 +199,11 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
 
     def body() -> None:
         try:
-            found = work()
+            returned = work()
         except BaseException as error:
             future.set_exception(error)
         else:
-            future.set_result(found)
+            future.set_result(returned)
 
     threading.Thread(target=body, name="hocket-agent", daemon=True).start()
     return await asyncio.wrap_future(future)
@@ -225,16 +233,16 @@ class _Command:
         except OSError as error:
             raise ConfigurationError(f"the agent {self._words[0]!r} cannot be run: {error.strerror}") from error
         try:
-            said, told = await _talked(process, told_scenario(scenario))
+            output, errors = await _talked(process, told_scenario(scenario))
             code = await process.wait()
         finally:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
         if code:
-            last = "".join(f": {line}" for line in told.strip().splitlines()[-1:])
+            last = "".join(f": {line}" for line in errors.strip().splitlines()[-1:])
             raise AgentFailed(f"the agent {Path(self._words[0]).name} ended with code {code}{last}")
-        return said.strip() or None
+        return output.strip() or None
 
 
 async def _talked(process: asyncio.subprocess.Process, question: bytes) -> tuple[str, str]:
@@ -249,44 +257,44 @@ async def _talked(process: asyncio.subprocess.Process, question: bytes) -> tuple
             await writer.drain()
         writer.close()
 
-    _, said, told = await asyncio.gather(tell(process.stdin), _read(process.stdout), _read(process.stderr))
-    return said, told
+    _, output, errors = await asyncio.gather(tell(process.stdin), _read(process.stdout), _read(process.stderr))
+    return output, errors
 
 
 async def _read(reader: asyncio.StreamReader) -> str:
     """All that is written, of which the last `OUTPUT` bytes are kept."""
-    kept = b""
+    end = b""
     while part := await reader.read(2**16):
-        kept = (kept + part)[-OUTPUT:]
-    return kept.decode("utf-8", "replace")
+        end = (end + part)[-OUTPUT:]
+    return end.decode("utf-8", "replace")
 
 
 def told_scenario(scenario: Scenario) -> bytes:
     """A scenario as a program is told it."""
-    told = {
+    document = {
         "id": unmarked(scenario.id),
         "messages": [dict(message) for message in scenario.messages],
         "answer": scenario.answer,
         "metadata": dict(scenario.metadata),
         "seed": scenario.seed,
     }
-    return json.dumps(told, default=str).encode()
+    return json.dumps(document, default=str).encode()
 
 
-def _outcome(given: Any, reward: float | None, answer: str | None) -> Outcome:
+def _outcome(returned: Any, reward: float | None, answer: str | None) -> Outcome:
     """How the episode came out, from what the agent returned and reported."""
-    if isinstance(given, Outcome):
-        return given
-    if isinstance(given, (bool, int, float)):
-        reward = float(given)
+    if isinstance(returned, Outcome):
+        return returned
+    if isinstance(returned, (bool, int, float)):
+        reward = float(returned)
         if not math.isfinite(reward):
-            raise AgentFailed(f"the agent returned the reward {given}; return a finite number")
-    elif isinstance(given, str):
-        answer = given
-    elif given is not None:
+            raise AgentFailed(f"the agent returned the reward {returned}; return a finite number")
+    elif isinstance(returned, str):
+        answer = returned
+    elif returned is not None:
         raise AgentFailed(
-            f"the agent returned a {type(given).__name__}; return a number (its reward), text (its answer), an Outcome "
-            "or nothing"
+            f"the agent returned a {type(returned).__name__}; return a number (its reward), text (its answer), "
+            "an Outcome or nothing"
         )
     rewards: Mapping[str, float | None] = {} if reward is None else {REWARD: reward}
     return Outcome(answer=answer, rewards=rewards)

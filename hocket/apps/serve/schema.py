@@ -95,7 +95,7 @@ def _operation(
     name: str, summary: str, answer: dict[str, Any], refusals: tuple[int, ...], *, open_to_all: bool = False
 ) -> dict[str, Any]:
     refused = () if open_to_all else (401, 404, 410, *refusals)
-    told = {
+    operation = {
         "operationId": name,
         "summary": summary,
         "responses": {
@@ -103,7 +103,7 @@ def _operation(
             **{str(status): _refusal(status) for status in sorted(set(refused))},
         },
     }
-    return {**told, "security": []} if open_to_all else told
+    return {**operation, "security": []} if open_to_all else operation
 
 
 def _refusal(status: int) -> dict[str, Any]:
@@ -115,11 +115,11 @@ _BODY = (400, 408, 413, 415)
 
 
 def _completion(name: str, named: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    found = _operation(f"complete{name}", "Answers a conversation", named["Completion"], (*_BODY, 429, 504))
+    operation = _operation(f"complete{name}", "Answers a conversation", named["Completion"], (*_BODY, 429, 504))
     # Each event of a stream holds a `Chunk`; the last one says [DONE].
-    found["responses"]["200"]["content"]["text/event-stream"] = {}
-    found["requestBody"] = _body(named["ChatRequest"])
-    return found
+    operation["responses"]["200"]["content"]["text/event-stream"] = {}
+    operation["requestBody"] = _body(named["ChatRequest"])
+    return operation
 
 
 def _text_completion(name: str, named: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -136,9 +136,9 @@ def _embedding(name: str, named: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def _report(named: dict[str, dict[str, Any]]) -> dict[str, Any]:
     answer = {"type": "object", "properties": {"status": {"const": "ok"}}, "required": ["status"]}
-    found = _operation("report", "How the episode came out", answer, _BODY)
-    found["requestBody"] = _body(named["RewardReport"])
-    return found
+    operation = _operation("report", "How the episode came out", answer, _BODY)
+    operation["requestBody"] = _body(named["RewardReport"])
+    return operation
 
 
 def _body(schema: dict[str, Any]) -> dict[str, Any]:

@@ -52,19 +52,21 @@ class ModelSource:
         is_run = (path / "config.yaml").is_file()
         settings = run_pairs(path, trust=trust) if is_run else [("model", str(path))]
         name = task or configuration.task_of(settings)
-        found = tasks.find(name)
-        kind = kind_of(found)
+        source_task = tasks.find(name)
+        kind = kind_of(source_task)
         if not kind.textual:
             raise ConfigurationError(
                 f"{path} was trained on {name}, which is {kind.name}; only language models can talk"
             )
         changed = [pair for pair in settings if pair[0] != "task"] + [("task", name), *pairs]
-        return ModelSource(path, path.name or str(path), configuration.configure(changed, found), found, is_run)
+        return ModelSource(
+            path, path.name or str(path), configuration.configure(changed, source_task), source_task, is_run
+        )
 
     def newest(self) -> str | None:
         """The name of the newest finished checkpoint, from file names alone; None before the first."""
-        found = self.path.glob(f"checkpoints/step-*/{COMPLETE}") if self.is_run else ()
-        return max((file.parent.name for file in found), default=None)
+        finished = self.path.glob(f"checkpoints/step-*/{COMPLETE}") if self.is_run else ()
+        return max((file.parent.name for file in finished), default=None)
 
     def checkpoint(self) -> Path | None:
         """The newest checkpoint that verifies."""
@@ -82,11 +84,11 @@ class ModelSource:
         from hocket.policies.shared_base import SharedBaseCache
 
         folders, base_cache = weights_in(checkpoint), SharedBaseCache()
-        own = {settings.policy or role: settings for role, settings in self.config.roles.items()}
-        found = {}
+        by_policy = {settings.policy or role: settings for role, settings in self.config.roles.items()}
+        policies = {}
         for name in folders or (POLICY,):
-            model = own.get(name, RoleSettings()).model
-            found[name] = load_policy(self.config, name, model, machine.precision, base_cache)
+            model = by_policy.get(name, RoleSettings()).model
+            policies[name] = load_policy(self.config, name, model, machine.precision, base_cache)
             if name in folders:
-                found[name].load(folders[name])
-        return found
+                policies[name].load(folders[name])
+        return policies

@@ -92,10 +92,10 @@ class Spelling:
             self._logp += [float(value) for value in logp]
         self._likely += [()] * len(tokens) if likely is None else list(likely)
         self._text = self._chat.reply_text(self._tokens)
-        found = [(place + len(stop), place) for stop in self._stops if (place := self._text.find(stop)) >= 0]
-        if found:
+        stops = [(place + len(stop), place) for stop in self._stops if (place := self._text.find(stop)) >= 0]
+        if stops:
             # Whole first, not begun first: a longer one could else take back what a part ended with.
-            self._text = self._text[: min(found)[1]]
+            self._text = self._text[: min(stops)[1]]
             self.stopped = True
 
     def delta(self) -> Delta:
@@ -147,15 +147,15 @@ class Spelling:
 
     def _entries(self, end: int) -> tuple[TokenLogprob, ...]:
         """Of the tokens that make the text up to `end` and were not told yet."""
-        found: list[TokenLogprob] = []
+        entries: list[TokenLogprob] = []
         while self._told_tokens < len(self._tokens):
             after = len(self._chat.reply_text(self._tokens[: self._told_tokens + 1]))
             # The end-of-turn token writes nothing, and what lies behind a stop string is not told.
             if self._spelt >= end or after > end:
                 break
-            found.append(self._entry(self._told_tokens))
+            entries.append(self._entry(self._told_tokens))
             self._told_tokens, self._spelt = self._told_tokens + 1, after
-        return tuple(found)
+        return tuple(entries)
 
     def _entry(self, place: int) -> TokenLogprob:
         text, logp = self._chat.render([self._tokens[place]]), self._logp[place]

@@ -198,8 +198,8 @@ class ChatRequest(SamplingRequest, kw_only=True):
     @property
     def longest(self) -> int | None:
         """The most tokens of an answer, None where the request does not say."""
-        given = [most for most in (self.max_completion_tokens, self.max_tokens) if most is not None]
-        return min(given, default=None)
+        limits = [most for most in (self.max_completion_tokens, self.max_tokens) if most is not None]
+        return min(limits, default=None)
 
     @property
     def scored(self) -> bool:

@@ -209,17 +209,17 @@ def _value(value: float, share: bool) -> str:
     return percent(value) if share else plain(value)
 
 
-def _spread(one: FigureInterval, share: bool) -> str:
-    ends = f"{_value(one.low, share).removesuffix(' %')} to {_value(one.high, share).removesuffix(' %')}"
-    return f"{_value(one.value, share)} ({ends})"
+def _spread(figure: FigureInterval, share: bool) -> str:
+    ends = f"{_value(figure.low, share).removesuffix(' %')} to {_value(figure.high, share).removesuffix(' %')}"
+    return f"{_value(figure.value, share)} ({ends})"
 
 
-def _signed(one: FigureInterval | None, share: bool) -> str:
+def _signed(figure: FigureInterval | None, share: bool) -> str:
     """A difference in points, or in units of the return."""
-    if one is None:
+    if figure is None:
         return "–"
     factor, form = (100, "+.1f") if share else (1, "+.3g")
-    value, low, high = (format(factor * end, form).replace("-", "−") for end in (one.value, one.low, one.high))
+    value, low, high = (format(factor * end, form).replace("-", "−") for end in (figure.value, figure.low, figure.high))
     return f"{value} ({low} to {high})"
 
 
@@ -256,15 +256,15 @@ def as_json(rows: Sequence[AtlasRow]) -> list[dict[str, Any]]:
     ]
 
 
-def _figures(one: Standing) -> dict[str, Any]:
+def _figures(standing: Standing) -> dict[str, Any]:
     names = ("before", "final", "gain", "sampled", "sampled_gain", "beside", "sampled_beside", "sooner", "in_time")
-    spreads = {name: getattr(one, name) for name in names}
+    spreads = {name: getattr(standing, name) for name in names}
     return {
         **{name: None if of is None else [of.value, of.low, of.high] for name, of in spreads.items()},
-        "rival": one.rival[0].recipe if one.rival else None,
-        "command": one.runs[0].command,
-        "words": in_words(one),
-        "runs": [run.to_json() for run in one.runs],
+        "rival": standing.rival[0].recipe if standing.rival else None,
+        "command": standing.runs[0].command,
+        "words": in_words(standing),
+        "runs": [run.to_json() for run in standing.runs],
     }
 
 
@@ -332,12 +332,12 @@ def page(rows: Sequence[AtlasRow], title: str = "Atlas") -> str:
     )
 
 
-def _chart(one: Standing) -> Chart:
+def _chart(standing: Standing) -> Chart:
     """The curve of a recipe and of what it stands beside, over sampled answers, or steps where it samples none."""
-    runs = [one.runs, *([one.rival] if one.rival else [])]
+    runs = [standing.runs, *([standing.rival] if standing.rival else [])]
     across: data.Budget = "answers" if all(run.answers for group in runs for run in group) else "step"
     lines = [_line(group, across) for group in runs]
-    return Chart(one.runs[0].recipe, lines, share=one.runs[0].share, across=across)
+    return Chart(standing.runs[0].recipe, lines, share=standing.runs[0].share, across=across)
 
 
 def _line(runs: Sequence[AtlasRun], across: data.Budget) -> ChartLine:

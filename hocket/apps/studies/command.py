@@ -43,18 +43,18 @@ def study(options: argparse.Namespace, pairs: Pairs, *, out: Console, err: Conso
         workers = options.workers or workers_at(options.cluster, None).size
         return _estimate(wanted, place, workers, out, emit if options.json else None)
     say = (lambda message: None) if options.quiet else lambda message: err.print(message, markup=False)
-    found = run(wanted, place, options.workers, say, options.cluster)
+    outcome = run(wanted, place, options.workers, say, options.cluster)
     if options.json:
-        emit(found)
+        emit(outcome)
     else:
-        shown = table(found)
+        shown = table(outcome)
         # Never narrower than it needs: a line of figures that is cut cannot be read.
         out.width = max(out.width, out.measure(shown, options=out.options.update(max_width=1000)).maximum)
         out.print(shown)
-        for line in [*remarks(found), *equal_lines(found), *failure_lines(found)]:
+        for line in [*remarks(outcome), *equal_lines(outcome), *failure_lines(outcome)]:
             out.print(line, markup=False)
         out.print(f"{place / 'report.html'}", markup=False)
-    return 1 if found["runs"]["failed"] else 0
+    return 1 if outcome["runs"]["failed"] else 0
 
 
 def workers_at(cluster: str | None, count: int | None) -> Workers:
@@ -79,31 +79,31 @@ def run(
     folder = StudyFolder.open(place, wanted)
     try:
         conducted = StudyRunner(planner, methods, folder, pool, say).run()
-        found: dict[str, Any] = json_ready(results(wanted, planner, conducted))
-        folder.write("results.json", json.dumps(found, indent=1, allow_nan=False))
-        folder.write("report.html", page(found))
-        for name, text in {"report.md": markdown(found), **pictures(found)}.items():
+        outcome: dict[str, Any] = json_ready(results(wanted, planner, conducted))
+        folder.write("results.json", json.dumps(outcome, indent=1, allow_nan=False))
+        folder.write("report.html", page(outcome))
+        for name, text in {"report.md": markdown(outcome), **pictures(outcome)}.items():
             folder.write(name, text)
     finally:
         pool.close()
         folder.close()
-    return found
+    return outcome
 
 
 def _flags(options: argparse.Namespace) -> list[tuple[str, Any]]:
     """The flags that were given, by the names of a study's keys."""
     plain = ("recipes", "baseline", "teams", "tokens", "model", "steps", "prompts", "samples", "seeds")
-    given = [(name, getattr(options, name)) for name in plain if getattr(options, name) is not None]
+    flags = [(name, getattr(options, name)) for name in plain if getattr(options, name) is not None]
     if options.task:
-        given.append(("tasks", list(options.task)))
+        flags.append(("tasks", list(options.task)))
     if options.lr:
-        given.append(("tuning.grid.update.lr", [value.strip() for value in options.lr.split(",")]))
-    return given
+        flags.append(("tuning.grid.update.lr", [value.strip() for value in options.lr.split(",")]))
+    return flags
 
 
 def _estimate(wanted: Study, place: Path, workers: int, out: Console, emit: Emit | None) -> int:
-    found = cost(wanted, StudyFolder(place))
-    hours = None if found.seconds is None else found.seconds / 3600
+    estimate = cost(wanted, StudyFolder(place))
+    hours = None if estimate.seconds is None else estimate.seconds / 3600
     methods, missing = entries(wanted), without_recipe(wanted)
     if emit is not None:
         emit(
@@ -112,7 +112,7 @@ def _estimate(wanted: Study, place: Path, workers: int, out: Console, emit: Emit
                 "methods": [entry.label for entry in methods],
                 "without_recipe": missing,
                 "tasks": list(wanted.tasks),
-                "runs": {"tuning": found.tuning, "testing": found.testing, "done": found.done},
+                "runs": {"tuning": estimate.tuning, "testing": estimate.testing, "done": estimate.done},
                 "cpu_hours": hours,
                 "workers": workers,
             }
@@ -123,7 +123,7 @@ def _estimate(wanted: Study, place: Path, workers: int, out: Console, emit: Emit
     )
     if missing:
         out.print(f"without a recipe: {', '.join(missing)}", markup=False)
-    out.print(f"at most {found.tuning} tuning runs and {found.testing} testing runs; {found.done} are done")
+    out.print(f"at most {estimate.tuning} tuning runs and {estimate.testing} testing runs; {estimate.done} are done")
     if hours is None:
         out.print("how long a run takes is not known yet; `seconds: {TASK: SECONDS}` in the study file tells")
     else:

@@ -55,15 +55,15 @@ class StudyRunner:
 
     def run(self) -> StudyResult:
         """The whole study, or what is left of it."""
-        found = StudyResult(self.methods)
-        self._find_equals(found)
-        self._tune(found)
-        self._test(found)
-        return found
+        outcome = StudyResult(self.methods)
+        self._find_equals(outcome)
+        self._tune(outcome)
+        self._test(outcome)
+        return outcome
 
     # ------------------------------------------------------------ equals
 
-    def _find_equals(self, found: StudyResult) -> None:
+    def _find_equals(self, outcome: StudyResult) -> None:
         # Teams differ in what is not the recipe's.
         count = 0 if self.study.teams else self.study.equal_batches
         if not count or not kind_of(self.planner.task(self.study.tasks[0])).textual:
@@ -90,15 +90,15 @@ class StudyRunner:
         for label, job in jobs.items():
             relation = read_result(_path(job)) or {"relation": "different", "because": "it was not compared"}
             if relation.get("relation") in ("equal", "proportional"):
-                found.equal[label] = relation
+                outcome.equal[label] = relation
             else:
-                found.apart[label] = str(relation.get("because") or relation.get("error"))
+                outcome.apart[label] = str(relation.get("because") or relation.get("error"))
 
     # ------------------------------------------------------------ tuning
 
-    def _tune(self, found: StudyResult) -> None:
+    def _tune(self, outcome: StudyResult) -> None:
         """All searches side by side, round by round."""
-        searches = [UnitSearch(unit, self.study) for unit in units(self.study, self.planner, found.tested)]
+        searches = [UnitSearch(unit, self.study) for unit in units(self.study, self.planner, outcome.tested)]
         for number in range(max((len(search.rounds) for search in searches), default=0)):
             wanted = [
                 (search, candidate, run)
@@ -111,18 +111,18 @@ class StudyRunner:
             for search in searches:
                 search.end(number)
         for search in searches:
-            found.searches += [search.told()] if search.rounds else []
+            outcome.searches += [search.told()] if search.rounds else []
             for member in search.unit.members:
-                found.tuned[member.label] = search.settings
+                outcome.tuned[member.label] = search.settings
 
     # ------------------------------------------------------------ testing
 
-    def _test(self, found: StudyResult) -> None:
+    def _test(self, outcome: StudyResult) -> None:
         runs = {
             (entry.label, task): [
-                self.planner.run(entry, task, seed, found.tuned.get(entry.label)) for seed in self.study.testing_seeds
+                self.planner.run(entry, task, seed, outcome.tuned.get(entry.label)) for seed in self.study.testing_seeds
             ]
-            for entry in found.tested
+            for entry in outcome.tested
             for task in tasks_of(entry, self.study)
         }
         # Seed by seed, so that a study that is looked at early has something of every method.
@@ -132,10 +132,10 @@ class StudyRunner:
         self.carry_out(order, "testing")
         for place, group in runs.items():
             results = [(run, self.folder.result(run.key)) for run in group]
-            found.results[place] = [{**result, "seed": run.seed} for run, result in results if result is not None]
+            outcome.results[place] = [{**result, "seed": run.seed} for run, result in results if result is not None]
             lost = [self.folder.failure(run.key) or "not run" for run, result in results if result is None]
             if lost:
-                found.failures.setdefault(place[0], []).extend(f"{place[1]}: {error}" for error in lost)
+                outcome.failures.setdefault(place[0], []).extend(f"{place[1]}: {error}" for error in lost)
 
     # ------------------------------------------------------------ jobs
 
@@ -177,9 +177,9 @@ class StudyRunner:
 
     def _told(self, job: Job) -> str:
         run = job["run"]
-        found = self.folder.result(run["key"])
+        outcome = self.folder.result(run["key"])
         what = f"{run['label']} on {run['task']}, seed {run['seed']}"
-        return what if found is None else f"{what}: {found['final']:.3f} in {found['seconds']:.0f} s"
+        return what if outcome is None else f"{what}: {outcome['final']:.3f} in {outcome['seconds']:.0f} s"
 
 
 class UnitSearch:

@@ -55,16 +55,16 @@ class Lens:
         """The lens of a study whose baseline trains as `run` does; batches are recorded once and kept in `work`."""
         file = work / f"{run.key}.json"
         with alone(work, run.key):
-            kept = read_result(file)
-            if kept is None or len(kept["batches"]) < count // 2:
-                kept = {"batches": recorded(run, count // 2, work / f"{run.key}-batches")}
-                write_result(file, kept)
+            stored = read_result(file)
+            if stored is None or len(stored["batches"]) < count // 2:
+                stored = {"batches": recorded(run, count // 2, work / f"{run.key}-batches")}
+                write_result(file, stored)
         key = Key.of(0).derive("equal")
-        found = [_completed(document, key.derive("recorded", i)) for i, document in enumerate(kept["batches"])]
-        found += [made_up(key.derive("made up", i)) for i in range(count - len(found))]
-        for number, document in enumerate(found):
-            document["state"] = {"step": number + 1, "progress": number / len(found)}
-        return Lens(found, _recipe(run))
+        documents = [_completed(document, key.derive("recorded", i)) for i, document in enumerate(stored["batches"])]
+        documents += [made_up(key.derive("made up", i)) for i in range(count - len(documents))]
+        for number, document in enumerate(documents):
+            document["state"] = {"step": number + 1, "progress": number / len(documents)}
+        return Lens(documents, _recipe(run))
 
     def documents(self, *, moved: bool) -> Iterator[tuple[int, Document]]:
         """All batches with their numbers; with `moved` every other one away from the policy that sampled it."""
@@ -96,12 +96,12 @@ def relate(run: StudyRun, lens: Lens) -> dict[str, Any]:
             ours, theirs = gradient(recipe, document), lens.baseline_on(number, document, moved=moved)
         except (HocketError, ValueError) as error:
             return {"relation": "different", "because": f"not to be seen on recorded batches: {error}"}
-        found = ratio(ours, theirs)
-        if found is None:
+        quotient = ratio(ours, theirs)
+        if quotient is None:
             continue
-        if found <= 0 or (factor is not None and abs(found - factor) > TOLERANCE * factor):
+        if quotient <= 0 or (factor is not None and abs(quotient - factor) > TOLERANCE * factor):
             return {"relation": "different", "because": f"another gradient on batch {number + 1}"}
-        factor = found
+        factor = quotient
     if factor is None:
         return {"relation": "different", "because": "no batch has a gradient"}
     equal = abs(factor - 1) <= TOLERANCE
@@ -122,9 +122,9 @@ def ratio(ours: Vector, theirs: Vector) -> float | None:
 
 def gradient(recipe: Recipe, document: Document) -> Vector:
     """All that a recipe asks of the policy on a batch, in one vector: gradients to log-probs, values and entropies."""
-    found = inspect(recipe, document)
-    zeros = [[0.0] * len(row) for row in found["gradient"]]
-    parts = [found["gradient"], *(found.get(f"gradient_{name}", zeros) for name in ("value", "entropy"))]
+    inspection = inspect(recipe, document)
+    zeros = [[0.0] * len(row) for row in inspection["gradient"]]
+    parts = [inspection["gradient"], *(inspection.get(f"gradient_{name}", zeros) for name in ("value", "entropy"))]
     return np.array([value for part in parts for row in part for value in row], np.float64)
 
 
@@ -143,10 +143,10 @@ def _recipe(run: StudyRun) -> Recipe:
 
 def recorded(run: StudyRun, count: int, place: Path) -> list[Document]:
     """Batches from short runs, every step of seeds 0, 1, .. of what `run` trains."""
-    found: list[Document] = []
+    documents: list[Document] = []
     seed = 0
-    while len(found) < count:
-        steps = min(RUN_STEPS, count - len(found))
+    while len(documents) < count:
+        steps = min(RUN_STEPS, count - len(documents))
         often = {"evaluation.n": 1, "evaluation.between": 1, "evaluation.every": 1, "steps": steps, "seed": seed}
         small = {"curriculum.prompts": 4, "runs": str(place.parent), "run": place.name}
         shutil.rmtree(place, ignore_errors=True)
@@ -156,10 +156,10 @@ def recorded(run: StudyRun, count: int, place: Path) -> list[Document]:
             trainer.step()
         trainer.folder.release()
         files = sorted((place / "rollouts").glob("step-*.jsonl"))
-        found += [record(read_episodes(file)) for file in files]
+        documents += [record(read_episodes(file)) for file in files]
         seed += 1
     shutil.rmtree(place, ignore_errors=True)
-    return found[:count]
+    return documents[:count]
 
 
 def made_up(key: Key) -> Document:
@@ -214,6 +214,6 @@ def _moved(document: Document, number: int) -> Document:
     rows = []
     for row in document["trajectories"]:
         logp = np.array(row["logp"], np.float64)
-        now = np.minimum(logp + rng.normal(0, spread, len(logp)), 0.0)
-        rows.append({**row, "logp": now.tolist(), "logp_behaviour": row["logp"]})
+        moved = np.minimum(logp + rng.normal(0, spread, len(logp)), 0.0)
+        rows.append({**row, "logp": moved.tolist(), "logp_behaviour": row["logp"]})
     return {**document, "trajectories": rows}

@@ -42,10 +42,10 @@ class StudyFolder:
             raise ConfigurationError(f"{path} exists and is no study's folder; choose another --out")
         for folder in (path, path / "runs", path / "equal", path / "work"):
             folder.mkdir(parents=True, exist_ok=True)
-        found = StudyFolder(path)
-        found._hold()
+        opened = StudyFolder(path)
+        opened._hold()
         write_atomic(spec, yaml.safe_dump(json_ready(study.to_json()), sort_keys=False, allow_unicode=True))
-        return found
+        return opened
 
     def _hold(self) -> None:
         handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -66,13 +66,13 @@ class StudyFolder:
 
     def result(self, key: str) -> dict[str, Any] | None:
         """The result of a finished run; a failed one counts as not finished, so that it is tried again."""
-        found = read_result(self.path / "runs" / f"{key}.json")
-        return None if found is None or "error" in found else found
+        outcome = read_result(self.path / "runs" / f"{key}.json")
+        return None if outcome is None or "error" in outcome else outcome
 
     def failure(self, key: str) -> str | None:
         """Why a run failed when it was last tried."""
-        found = read_result(self.path / "runs" / f"{key}.json")
-        return None if found is None else found.get("error")
+        outcome = read_result(self.path / "runs" / f"{key}.json")
+        return None if outcome is None else outcome.get("error")
 
     def write(self, name: str, text: str) -> Path:
         """Writes a file of the folder whole."""
@@ -83,10 +83,10 @@ class StudyFolder:
 def read_result(path: Path) -> dict[str, Any] | None:
     """A stored result; None where there is none that can be read."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def write_result(path: Path, result: Mapping[str, Any]) -> None:
@@ -111,9 +111,9 @@ def alone(folder: Path, key: str) -> Iterator[None]:
 
 def _mapping(path: Path) -> dict[str, Any]:
     try:
-        found = load_yaml(path.read_text(encoding="utf-8"))
+        document = load_yaml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         raise ConfigurationError(f"{path} cannot be read; choose another --out")
-    return found
+    return document

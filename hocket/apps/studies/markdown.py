@@ -33,9 +33,9 @@ _TABLE = re.compile(r" data-table='[^']*'")
 WIDTH = ' class="whiskers" style="max-width: 860px"'
 
 
-def pictures(found: Json) -> dict[str, str]:
+def pictures(outcome: Json) -> dict[str, str]:
     """The differences from the baseline as SVG files that follow light and dark, by file name."""
-    drawn = {f"{name}.svg".replace("_", "-"): forest(found, name) for _, name in DIFFERENCES}
+    drawn = {f"{name}.svg".replace("_", "-"): forest(outcome, name) for _, name in DIFFERENCES}
     return {name: _alone(str(svg)) for name, svg in drawn.items() if svg is not None}
 
 
@@ -46,41 +46,41 @@ def _alone(svg: str) -> str:
     return head.replace(">", f"><style>{STYLE}</style>", 1) + "\n"
 
 
-def markdown(found: Json) -> str:
+def markdown(outcome: Json) -> str:
     """The study as Markdown; it shows `pictures`, which lie beside it, in the words of the HTML page."""
-    names = [heading for _, heading, _ in columns(found)]
-    shown = pictures(found)
-    lines = [f"# Study: {found['study']}", ""]
-    lines += [f"- {name}: {value}" for name, value in [*chips(found), *facts(found)]]
-    lines += ["", *_paragraphs(remarks(found))]
-    if failures := failure_lines(found):
+    names = [heading for _, heading, _ in columns(outcome)]
+    shown = pictures(outcome)
+    lines = [f"# Study: {outcome['study']}", ""]
+    lines += [f"- {name}: {value}" for name, value in [*chips(outcome), *facts(outcome)]]
+    lines += ["", *_paragraphs(remarks(outcome))]
+    if failures := failure_lines(outcome):
         lines += ["## What did not finish", "", *(f"- {sentence}" for sentence in failures), ""]
     lines += ["## Methods", ""]
     lines += _table(
-        ["method", names[0], *COMPARED, *names[1:]], [[_name(found, m), *cells(found, m)] for m in ranked(found)]
+        ["method", names[0], *COMPARED, *names[1:]], [[_name(outcome, m), *cells(outcome, m)] for m in ranked(outcome)]
     )
     lines += [
         "Interquartile means over seeds and tasks with 95 % bootstrap intervals. Differences and what the seeds "
         "resolve are in points of final success, or of the area.",
         "",
     ]
-    lines += [*(f"- {sentence}" for sentence in equal_lines(found)), ""] if equal_lines(found) else []
+    lines += [*(f"- {sentence}" for sentence in equal_lines(outcome)), ""] if equal_lines(outcome) else []
     for (title, _), file in zip(DIFFERENCES, shown, strict=False):
         lines += [f"## Difference from the baseline: {title}", "", f"![{title}, method by method]({file})", ""]
-    for task in found["tasks"] if len(found["tasks"]) > 1 else ():
+    for task in outcome["tasks"] if len(outcome["tasks"]) > 1 else ():
         rows = [
-            [f"`{m['label']}`", *(spread(m["by_task"][task].get(key), show) for key, _, show in columns(found))]
-            for m in ranked(found, task)
+            [f"`{m['label']}`", *(spread(m["by_task"][task].get(key), show) for key, _, show in columns(outcome))]
+            for m in ranked(outcome, task)
         ]
         lines += [f"## On {task}", "", *_table(["method", *names], rows)]
-    lines += ["## How it was made", "", *_table(["method", "settings"], [[*pair] for pair in settings(found)])]
-    lines += [f"- **{name}**: {text}" for name, text in found["definitions"].items()]
+    lines += ["## How it was made", "", *_table(["method", "settings"], [[*pair] for pair in settings(outcome)])]
+    lines += [f"- **{name}**: {text}" for name, text in outcome["definitions"].items()]
     return "\n".join(lines) + "\n"
 
 
-def _name(found: Json, method: Json) -> str:
+def _name(outcome: Json, method: Json) -> str:
     """A method's label as code, and what else tells it apart."""
-    return named(found, method).replace(method["label"], f"`{method['label']}`", 1)
+    return named(outcome, method).replace(method["label"], f"`{method['label']}`", 1)
 
 
 def _paragraphs(sentences: Sequence[str]) -> list[str]:

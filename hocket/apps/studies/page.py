@@ -39,31 +39,31 @@ TOGETHER = 6
 LINES = (("reward", "Reward while training", ""), ("entropy", "Entropy", "nats"), ("length", "Length", "tokens"))
 
 
-def page(found: Json) -> str:
+def page(outcome: Json) -> str:
     """The study as HTML."""
-    names = [heading for _, heading, _ in columns(found)]
+    names = [heading for _, heading, _ in columns(outcome)]
     return template("study.html", Path(__file__).parent).render(
-        title=found["study"],
+        title=outcome["study"],
         css=asset("page.css"),
         js=asset("page.js"),
-        chips=chips(found),
-        facts=facts(found),
-        remarks=remarks(found),
-        failures=failure_lines(found),
-        forests=[(title, forest(found, name)) for title, name in DIFFERENCES],
+        chips=chips(outcome),
+        facts=facts(outcome),
+        remarks=remarks(outcome),
+        failures=failure_lines(outcome),
+        forests=[(title, forest(outcome, name)) for title, name in DIFFERENCES],
         headings=["method", names[0], *COMPARED, *names[1:]],
         plain_headings=["method", *names],
-        rows=[(named(found, method), _rows([cells(found, method)])[0]) for method in ranked(found)],
-        titles={name: m["title"] for m in found["methods"] for name in (m["label"], named(found, m))},
-        equal=equal_lines(found),
-        by_task=_by_task(found),
-        charts=[(task, drawn(charts)) for task, charts in _charts(found).items()],
-        folded=len(ranked(found)) > 2 * TOGETHER,
-        searches=[_search(search) for search in found["searches"]],
-        settings=settings(found),
-        unit=unit(found),
-        definitions=found["definitions"],
-        footer=f"hocket {__version__} · {found['study']}",
+        rows=[(named(outcome, method), _rows([cells(outcome, method)])[0]) for method in ranked(outcome)],
+        titles={name: m["title"] for m in outcome["methods"] for name in (m["label"], named(outcome, m))},
+        equal=equal_lines(outcome),
+        by_task=_by_task(outcome),
+        charts=[(task, drawn(charts)) for task, charts in _charts(outcome).items()],
+        folded=len(ranked(outcome)) > 2 * TOGETHER,
+        searches=[_search(search) for search in outcome["searches"]],
+        settings=settings(outcome),
+        unit=unit(outcome),
+        definitions=outcome["definitions"],
+        footer=f"hocket {__version__} · {outcome['study']}",
     )
 
 
@@ -72,15 +72,15 @@ def _rows(rows: Sequence[Sequence[str]]) -> list[list[tuple[str, str]]]:
     return [[(cell.partition(" (")[0], cell.partition(" (")[2].removesuffix(")")) for cell in row] for row in rows]
 
 
-def forest(found: Json, name: str) -> Markup | None:
+def forest(outcome: Json, name: str) -> Markup | None:
     """Every method's difference from the baseline with its interval, on one axis; `name` is one of `DIFFERENCES`."""
     shown = sorted(
-        (method for method in ranked(found) if method[name] is not None),
+        (method for method in ranked(outcome) if method[name] is not None),
         key=lambda method: -method[name]["value"],
     )
     if not shown:
         return None
-    share = found["measure"] != "return"
+    share = outcome["measure"] != "return"
     ends = [method[name][key] for method in shown for key in ("low", "high")]
     low, high = float(min(0.0, *ends)), float(max(0.0, *ends))
     room = 0.04 * ((high - low) or 1.0)
@@ -114,53 +114,56 @@ def _short(label: str) -> str:
     return label if len(label) <= 28 else label[:27] + "…"
 
 
-def _by_task(found: Json) -> list[tuple[str, list[tuple[str, list[tuple[str, str]]]]]]:
+def _by_task(outcome: Json) -> list[tuple[str, list[tuple[str, list[tuple[str, str]]]]]]:
     """A table per task, where there are several."""
-    if len(found["tasks"]) < 2:
+    if len(outcome["tasks"]) < 2:
         return []
-    shown = columns(found)
+    shown = columns(outcome)
 
     def row(method: Json, task: str) -> list[tuple[str, str]]:
         return _rows([[spread(method["by_task"][task].get(key), show) for key, _, show in shown]])[0]
 
-    return [(task, [(m["label"], row(m, task)) for m in ranked(found, task)]) for task in found["tasks"]]
+    return [(task, [(m["label"], row(m, task)) for m in ranked(outcome, task)]) for task in outcome["tasks"]]
 
 
-def _charts(found: Json) -> dict[str, list[Chart]]:
-    return {task: _charts_of(found, task, ranked(found, task)) for task in found["tasks"]}
+def _charts(outcome: Json) -> dict[str, list[Chart]]:
+    return {task: _charts_of(outcome, task, ranked(outcome, task)) for task in outcome["tasks"]}
 
 
-def _charts_of(found: Json, task: str, methods: Sequence[Json]) -> list[Chart]:
+def _charts_of(outcome: Json, task: str, methods: Sequence[Json]) -> list[Chart]:
     """The curves of the methods that ran on a task, each beside what it is compared with where they are many."""
     if len(methods) <= TOGETHER:
-        lines = [_line(found, task, methods, key, title, unit) for key, title, unit in LINES]
-        return [_success(found, task, methods, "Success on unseen problems"), *lines]
+        lines = [_line(outcome, task, methods, key, title, unit) for key, title, unit in LINES]
+        return [_success(outcome, task, methods, "Success on unseen problems"), *lines]
     known = {method["label"]: method for method in methods}
     pairs = [(known[method["against"]], method) for method in methods if method["against"] != method["label"]]
-    return [_success(found, task, pair, pair[1]["label"]) for pair in pairs]
+    return [_success(outcome, task, pair, pair[1]["label"]) for pair in pairs]
 
 
-def _success(found: Json, task: str, methods: Sequence[Json], title: str) -> Chart:
+def _success(outcome: Json, task: str, methods: Sequence[Json], title: str) -> Chart:
     lines = []
     for method in methods:
         curve = method["curves"][task]["success"]
         band = [(round(x), low, high) for x, _, low, high in curve]
         if curve:
             lines.append(ChartLine(method["label"], [(round(x), y) for x, y, _, _ in curve], band, marks=True))
-    return Chart(title, lines, share=found["measure"] != "return", across=unit(found))
+    return Chart(title, lines, share=outcome["measure"] != "return", across=unit(outcome))
 
 
-def _line(found: Json, task: str, methods: Sequence[Json], key: str, title: str, of: str) -> Chart:
+def _line(outcome: Json, task: str, methods: Sequence[Json], key: str, title: str, of: str) -> Chart:
     lines = [ChartLine(m["label"], [(round(x), y) for x, y in m["curves"][task][key]]) for m in methods]
-    return Chart(title, lines, unit=of, zero=True, across=unit(found))
+    return Chart(title, lines, unit=of, zero=True, across=unit(outcome))
 
 
 def _search(search: Json) -> Json:
     candidates = [
-        ", ".join(f"{key} {value}" for key, value in one["settings"].items())
+        ", ".join(f"{key} {value}" for key, value in candidate["settings"].items())
         + ": "
-        + (", ".join("–" if score is None or score != score else f"{score:.3f}" for score in one["scores"]) or "–")
-        for one in search["candidates"]
+        + (
+            ", ".join("–" if score is None or score != score else f"{score:.3f}" for score in candidate["scores"])
+            or "–"
+        )
+        for candidate in search["candidates"]
     ]
     chosen = ", ".join(f"{key} {value}" for key, value in search["chosen"].items())
     if search.get("gap") is not None:

@@ -122,8 +122,8 @@ class Planner:
             return self._make_shipped(entry, task, {**settings, **entry.settings})
         study, source = self.study, self.task(task)
         # What a method sets itself stays, also where its family was tuned.
-        own = {**{key: value for key, value in settings.items() if self.has(entry, key)}, **entry.settings}
-        shares, metered = equal_budget(find(entry.recipe), study, own)
+        fitting = {**{key: value for key, value in settings.items() if self.has(entry, key)}, **entry.settings}
+        shares, metered = equal_budget(find(entry.recipe), study, fitting)
         measure = study.measure
         pairs: Pairs = [
             *(("task", task), ("recipe", entry.recipe), ("threads", 1), ("steps", study.steps)),
@@ -132,13 +132,13 @@ class Planner:
             *((("model", study.model),) if kind_of(source).textual else ()),
             *shares.items(),
         ]
-        pairs = self._with_fitting(entry, source, pairs, own)
-        config = configure([*pairs, *own.items()], source)
+        pairs = self._with_fitting(entry, source, pairs, fitting)
+        config = configure([*pairs, *fitting.items()], source)
         run = StudyRun(
             label=entry.label,
             task=task,
             seed=0,
-            pairs=(*pairs, *own.items()),
+            pairs=(*pairs, *fitting.items()),
             budget=study.budget,
             unit=study.unit,
             metered=metered,
@@ -153,12 +153,12 @@ class Planner:
         content |= {"lessons": run.lessons} if run.lessons else {}
         return replace(run, key=_digest(content)), config
 
-    def _make_shipped(self, entry: StudyMethod, task: str, own: Mapping[str, Any]) -> tuple[StudyRun, Config]:
+    def _make_shipped(self, entry: StudyMethod, task: str, settings: Mapping[str, Any]) -> tuple[StudyRun, Config]:
         """A recipe as `hocket train --recipe NAME --task TASK` runs it, its lessons shared by all that begin alike."""
         study, source = self.study, self.task(task)
-        steps, measure = int(own.get("steps", study.steps)), study.measure
+        steps, measure = int(settings.get("steps", study.steps)), study.measure
         model = (("model", study.model),) if kind_of(source).textual else ()
-        typed = {**dict(model), **study.settings, **own, "task": task, "recipe": entry.recipe, "steps": steps}
+        typed = {**dict(model), **study.settings, **settings, "task": task, "recipe": entry.recipe, "steps": steps}
         plan = dict(with_lessons(list(typed.items()), task, source)).get("plan", ({"steps": 0}, typed))
         first, then = plan if "plan" not in typed else ({"steps": 0}, typed)
         pairs: Pairs = [
@@ -176,14 +176,14 @@ class Planner:
         del content["hocket"]  # A new version of the library is no new method; the digest of its code is.
         return replace(run, key=_digest({**content, "code": code_of(entry.recipe)})), config
 
-    def _with_fitting(self, entry: StudyMethod, source: Task, pairs: Pairs, own: Mapping[str, Any]) -> Pairs:
+    def _with_fitting(self, entry: StudyMethod, source: Task, pairs: Pairs, settings: Mapping[str, Any]) -> Pairs:
         """`pairs` with those of the study's settings that the recipe has and can take; the baseline takes all."""
         refused = []
         for key, value in self.study.settings.items():
-            if key in own:
+            if key in settings:
                 continue
             try:
-                configure([*pairs, (key, value), *own.items()], source)
+                configure([*pairs, (key, value), *settings.items()], source)
             except ConfigurationError:
                 if entry.label == rival(entry, self.study) or key.split(".")[0] not in SLOTS:
                     raise
@@ -201,7 +201,7 @@ FIXED = (Independent, WithGreedyBaseline, DelayedNucleus)
 """Rollouts of which every scenario gets as many answers as `samples` says, and a greedy one where they add it."""
 
 
-def equal_budget(recipe: Recipe, study: Study, own: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+def equal_budget(recipe: Recipe, study: Study, settings: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """Settings that make a step sample as many answers as the study's steps do, and whether that must be metered.
 
     A recipe that states a group size of its own (not the library's usual one) keeps it and gets more or fewer prompts.
@@ -213,18 +213,18 @@ def equal_budget(recipe: Recipe, study: Study, own: Mapping[str, Any]) -> tuple[
     rollout = recipe.rollout
     if isinstance(rollout, (Demonstrations, Preferences)):
         raise ConfigurationError("it samples no answers, so it has no equal budget; leave it out")
-    found: dict[str, Any] = {}
+    shares: dict[str, Any] = {}
     group = study.samples
     if has_path(recipe, "rollout.samples"):
         stated = rollout.samples or study.samples
-        group = int(own.get("rollout.samples", study.samples if stated == USUAL_SAMPLES else stated))
-        found["rollout.samples"] = group
+        group = int(settings.get("rollout.samples", study.samples if stated == USUAL_SAMPLES else stated))
+        shares["rollout.samples"] = group
     metered = type(rollout) not in FIXED or study.tokens > 0
     each = group + (1 if isinstance(rollout, WithGreedyBaseline) else 0)
     if has_path(recipe, "curriculum.prompts"):
         same = study.prompts * study.samples
-        found["curriculum.prompts"] = study.prompts if metered else max(1, round(same / each))
-    return found, metered
+        shares["curriculum.prompts"] = study.prompts if metered else max(1, round(same / each))
+    return shares, metered
 
 
 TYPED = ("task", "recipe", "steps", "name")
@@ -272,10 +272,10 @@ def _files(value: Any) -> Iterator[str]:
             yield from _files(item)
     elif isinstance(value, str):
         name = value.partition("?")[0]
-        whole = name.rpartition(":")[0] if ".py:" in name else name
-        parts = (part.strip().rpartition("=") for part in whole.split(","))
-        mixed = [before if "," in whole and before else after for before, _, after in parts]
-        for file in dict.fromkeys([whole, *mixed]):
+        names = name.rpartition(":")[0] if ".py:" in name else name
+        parts = (part.strip().rpartition("=") for part in names.split(","))
+        mixed = [before if "," in names and before else after for before, _, after in parts]
+        for file in dict.fromkeys([names, *mixed]):
             if file.endswith((".py", ".jsonl", ".csv", ".parquet")) and Path(file).is_file():
                 yield file
 

@@ -69,16 +69,16 @@ class WorkerPool:
                     self._busy[worker.output] = (worker, job)
                     selector.register(worker.output, selectors.EVENT_READ)
                     worker.give(job)
-                for found, _ in selector.select():
-                    worker, job = self._busy[found.fd]
+                for ready, _ in selector.select():
+                    worker, job = self._busy[ready.fd]
                     answers = worker.answers()
                     if answers is None:
-                        selector.unregister(found.fd)
-                        del self._busy[found.fd]
+                        selector.unregister(ready.fd)
+                        del self._busy[ready.fd]
                         self._died(worker, job, waiting, deaths, done)
                     elif answers:
-                        selector.unregister(found.fd)
-                        del self._busy[found.fd]
+                        selector.unregister(ready.fd)
+                        del self._busy[ready.fd]
                         self._idle.append(worker)
                         done(job, answers[0]["error"])
 

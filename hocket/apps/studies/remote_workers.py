@@ -47,13 +47,13 @@ class RemoteWorkers:
         for number in range(min(self.size, len(jobs))):
             threading.Thread(target=self._serve, args=(number,), name=f"hocket-study-{number}", daemon=True).start()
         for _ in jobs:
-            job, found, error = self._outcomes.get()
+            job, outcome, error = self._outcomes.get()
             if error is not None:
                 self.close()
                 raise error
-            assert found is not None
-            write_result(Path(job["file"]), found)
-            done(job, found.get("error"))
+            assert outcome is not None
+            write_result(Path(job["file"]), outcome)
+            done(job, outcome.get("error"))
 
     def _serve(self, number: int) -> None:
         """Has one worker do what is waiting, until nothing is."""
@@ -78,8 +78,8 @@ class RemoteWorkers:
             self._lines[number] = self._place.line(f"study worker {next(self._names)}", __name__)
         line = self._lines[number]
         line.send(json.dumps(job).encode())
-        found: dict[str, Any] = json.loads(line.receive())
-        return found
+        outcome: dict[str, Any] = json.loads(line.receive())
+        return outcome
 
     def _died(self, job: Job, gone: PeerLost) -> None:
         """The job is done again by a new worker, unless workers die of it."""

@@ -43,19 +43,19 @@ DEFINITIONS = {
 }
 
 
-def results(study: Study, planner: Planner, found: StudyResult) -> Json:
+def results(study: Study, planner: Planner, outcome: StudyResult) -> Json:
     """The whole study as JSON data."""
     key = Key.of(0).derive("study")
-    baseline = found.methods[0].label
-    told: dict[str, Json] = {}
-    for entry in found.tested:
-        told[entry.label] = _method(study, found, entry, key) | _against(found, study, entry, key)
+    baseline = outcome.methods[0].label
+    by_label: dict[str, Json] = {}
+    for entry in outcome.tested:
+        by_label[entry.label] = _method(study, outcome, entry, key) | _against(outcome, study, entry, key)
     rows = []
-    for entry in found.methods:
+    for entry in outcome.methods:
         recipe = find(entry.recipe)
-        equal = found.equal.get(entry.label)
+        equal = outcome.equal.get(entry.label)
         other = rival(entry, study)
-        shown = told[other if equal else entry.label]
+        shown = by_label[other if equal else entry.label]
         rows.append(
             {
                 "label": entry.label,
@@ -64,15 +64,15 @@ def results(study: Study, planner: Planner, found: StudyResult) -> Json:
                 "recipe": recipe.name,
                 "title": recipe.title,
                 "catalogue_ids": list(recipe.catalogue_ids),
-                "settings": {**found.tuned.get(other if equal else entry.label, {}), **entry.settings},
+                "settings": {**outcome.tuned.get(other if equal else entry.label, {}), **entry.settings},
                 "refused": list(planner.refused.get(entry.label, ())),
                 "equal": None if equal is None else {"to": other, **equal},
-                "apart": found.apart.get(entry.label),
+                "apart": outcome.apart.get(entry.label),
                 **shown,
-                "failures": found.failures.get(entry.label, []),
+                "failures": outcome.failures.get(entry.label, []),
             }
         )
-    finished = [run for runs in found.results.values() for run in runs]
+    finished = [run for runs in outcome.results.values() for run in runs]
     return {
         "version": 1,
         "hocket": __version__,
@@ -93,27 +93,29 @@ def results(study: Study, planner: Planner, found: StudyResult) -> Json:
         "definitions": DEFINITIONS,
         "methods": rows,
         "without_recipe": without_recipe(study),
-        "searches": [_gapped(search, study, found) for search in found.searches],
+        "searches": [_gapped(search, study, outcome) for search in outcome.searches],
         "runs": {
             "finished": len(finished),
-            "failed": sum(len(errors) for errors in found.failures.values()),
+            "failed": sum(len(errors) for errors in outcome.failures.values()),
             "seconds": sum(float(run["seconds"]) for run in finished),
         },
     }
 
 
-def _gapped(search: Json, study: Study, found: StudyResult) -> Json:
+def _gapped(search: Json, study: Study, outcome: StudyResult) -> Json:
     """A search with what its winner had on tuning seeds and on testing seeds, and the difference: its optimism.
 
     Of all that were tried the winner was also the luckiest, so the gap is positive on average, and falls with the
     number of tuning seeds (Eimer et al. 2023). `runs` is what the search took.
     """
-    won = next(one["scores"] for one in search["candidates"] if one["settings"] == search["chosen"])
+    won = next(candidate["scores"] for candidate in search["candidates"] if candidate["settings"] == search["chosen"])
     tested = [
-        _metric(run, study.tuning.by) for task in study.tasks for run in found.results.get((search["tried"], task), ())
+        _metric(run, study.tuning.by)
+        for task in study.tasks
+        for run in outcome.results.get((search["tried"], task), ())
     ]
     known = [score for score in tested if score is not None]
-    runs = sum(len(one["scores"]) for one in search["candidates"])
+    runs = sum(len(candidate["scores"]) for candidate in search["candidates"])
     if not won or not known:
         return {**search, "runs": runs, "gap": None}
     tuned, after = float(np.mean(won)), float(np.mean(known))
@@ -123,12 +125,14 @@ def _gapped(search: Json, study: Study, found: StudyResult) -> Json:
 # ---------------------------------------------------------------- one method
 
 
-def scores(found: StudyResult, tasks: Sequence[str], label: str, metric: str) -> Array:
+def scores(outcome: StudyResult, tasks: Sequence[str], label: str, metric: str) -> Array:
     """A metric of a method's runs `[seeds, tasks]`: those seeds that finished on every one of the tasks."""
-    by_task = [{run["seed"]: _metric(run, metric) for run in found.results.get((label, name), ())} for name in tasks]
-    known = [{seed for seed, value in one.items() if value is not None} for one in by_task]
+    by_task = [{run["seed"]: _metric(run, metric) for run in outcome.results.get((label, name), ())} for name in tasks]
+    known = [{seed for seed, value in values.items() if value is not None} for values in by_task]
     seeds = sorted(set.intersection(*known)) if known else []
-    return np.array([[one[seed] for one in by_task] for seed in seeds], np.float64).reshape(len(seeds), len(tasks))
+    return np.array([[values[seed] for values in by_task] for seed in seeds], np.float64).reshape(
+        len(seeds), len(tasks)
+    )
 
 
 def _metric(run: Result, metric: str) -> float | None:
@@ -136,37 +140,37 @@ def _metric(run: Result, metric: str) -> float | None:
     return None if value is None else float(value)
 
 
-def _method(study: Study, found: StudyResult, entry: StudyMethod, key: Key) -> Json:
+def _method(study: Study, outcome: StudyResult, entry: StudyMethod, key: Key) -> Json:
     label, tasks = entry.label, tasks_of(entry, study)
-    runs = [run for task in tasks for run in found.results.get((label, task), ())]
+    runs = [run for task in tasks for run in outcome.results.get((label, task), ())]
     names = [*METRICS, *(f"pass@{k}" for k in (runs[0]["pass"] if runs else ()))]
-    whole = _estimates(found, label, names, tasks, key)
-    alone = {task: _estimates(found, label, names, (task,), key) for task in tasks}
+    together = _estimates(outcome, label, names, tasks, key)
+    alone = {task: _estimates(outcome, label, names, (task,), key) for task in tasks}
     return {
         "runs": len(runs),
         "seconds": sum(float(run["seconds"]) for run in runs),
-        "metrics": whole,
-        "by_task": alone if len(alone) > 1 else {tasks[0]: whole},
-        "curves": {task: _curve(study, found.results.get((label, task), ()), key) for task in tasks},
+        "metrics": together,
+        "by_task": alone if len(alone) > 1 else {tasks[0]: together},
+        "curves": {task: _curve(study, outcome.results.get((label, task), ()), key) for task in tasks},
     }
 
 
-def _estimates(found: StudyResult, label: str, names: Sequence[str], tasks: Sequence[str], key: Key) -> Json:
-    told = {}
+def _estimates(outcome: StudyResult, label: str, names: Sequence[str], tasks: Sequence[str], key: Key) -> Json:
+    estimates = {}
     for name in names:
-        values = scores(found, tasks, label, name)
-        told[name] = estimate(values, key.derive("of", name)).to_json() if len(values) else None
-    return told
+        values = scores(outcome, tasks, label, name)
+        estimates[name] = estimate(values, key.derive("of", name)).to_json() if len(values) else None
+    return estimates
 
 
-def _against(found: StudyResult, study: Study, entry: StudyMethod, key: Key) -> Json:
+def _against(outcome: StudyResult, study: Study, entry: StudyMethod, key: Key) -> Json:
     """Improvement over what a method is compared with, on its own tasks, and what the seeds could have resolved."""
     label, baseline, tasks = entry.label, rival(entry, study), tasks_of(entry, study)
-    ours, theirs = (scores(found, tasks, name, "final") for name in (label, baseline))
+    ours, theirs = (scores(outcome, tasks, name, "final") for name in (label, baseline))
     if label == baseline or not len(ours) or not len(theirs):
         resolvable = smallest_difference(theirs, theirs) if label == baseline and len(theirs) else None
         return {"improvement": None, "difference": None, "area_difference": None, "resolvable": resolvable}
-    our_area, their_area = (scores(found, tasks, name, "area") for name in (label, baseline))
+    our_area, their_area = (scores(outcome, tasks, name, "area") for name in (label, baseline))
     return {
         "improvement": improvement(ours, theirs, key.derive("improvement")).to_json(),
         "difference": difference(ours, theirs, key.derive("difference")).to_json(),
@@ -185,8 +189,8 @@ def _curve(study: Study, runs: Sequence[Result], key: Key) -> Json:
     read = _read(runs, "value", places, study.unit)
     lines: Json = {"success": []}
     for place, column in zip(places, read.T, strict=True) if len(read) else ():
-        found = estimate(column[:, None], key.derive("curve"))
-        lines["success"].append([place, found.value, found.low, found.high])
+        mean = estimate(column[:, None], key.derive("curve"))
+        lines["success"].append([place, mean.value, mean.low, mean.high])
     places = [budget * (number + 1) / study.steps for number in range(study.steps)]
     for name in ("reward", "entropy", "length"):
         read = _read(runs, name, places, study.unit)

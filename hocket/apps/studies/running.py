@@ -57,11 +57,16 @@ class Meter:
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
         played = await self._player.play(assignments, key=key)
         if self._running:
-            said = [one for one in played if one.source in SAMPLED]
-            left = [branch for one in said for branch in one.branches]
-            again = {id(turn) for one in assignments if one.replay is not None for turn in one.replay.turns}
-            turns = unique_turns([*said, *left])
-            self.answers += len(said) + len(left)
+            sampled = [trajectory for trajectory in played if trajectory.source in SAMPLED]
+            left = [branch for trajectory in sampled for branch in trajectory.branches]
+            again = {
+                id(turn)
+                for assignment in assignments
+                if assignment.replay is not None
+                for turn in assignment.replay.turns
+            }
+            turns = unique_turns([*sampled, *left])
+            self.answers += len(sampled) + len(left)
             self.tokens += sum(_sampled(turn) for turn in turns if id(turn) not in again)
         return played
 
@@ -119,12 +124,12 @@ def perform(run: StudyRun, place: Path) -> dict[str, Any]:
         pairs["evaluation.every"] = max(1, pairs["steps"] // run.measure["points"])
     trainer = _trainer(pairs, place)
     try:
-        found = _trained(trainer, run)
+        outcome = _trained(trainer, run)
     finally:
         trainer.folder.release()
         shutil.rmtree(place, ignore_errors=True)
     return {
-        **found,
+        **outcome,
         "seconds": time.process_time() - busy,
         "wall": time.monotonic() - began,
     }
@@ -244,10 +249,10 @@ def _told(row: dict[str, Any], measure: str) -> dict[str, Any]:
     """What a study keeps of a step."""
     names = {"value": f"eval/{measure}", "eval_length": "eval/length", "reward": "reward/mean"}
     names |= {"low": "eval/low", "high": "eval/high"}
-    kept = {name: row.get(key) for name, key in names.items()}
+    figures = {name: row.get(key) for name, key in names.items()}
     norms = [value for name, value in row.items() if NORM.fullmatch(name) and value is not None]
-    kept["gradient"] = max(norms, default=None)
-    return {"step": row["step"], **kept, "entropy": row.get("entropy"), "length": row.get("length/mean")}
+    figures["gradient"] = max(norms, default=None)
+    return {"step": row["step"], **figures, "entropy": row.get("entropy"), "length": row.get("length/mean")}
 
 
 def _pass(trainer: MeteredTrainer, run: StudyRun) -> Mapping[int, tuple[float, float, float]]:
@@ -267,9 +272,9 @@ def _pass(trainer: MeteredTrainer, run: StudyRun) -> Mapping[int, tuple[float, f
     )
     began = time.process_time()
     with trainer.meter.paused():
-        found = run_async(work)
+        outcome = run_async(work)
     trainer.measuring += time.process_time() - began
-    return found
+    return outcome
 
 
 def _mean(values: Sequence[Any]) -> float | None:

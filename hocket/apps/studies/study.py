@@ -281,7 +281,7 @@ def entries(study: Study) -> list[StudyMethod]:
     """
     from hocket.recipes import all_recipes
 
-    listed = [_entry(given) for given in study.recipes]
+    listed = [_entry(listing) for listing in study.recipes]
     rows = set(study.catalogue)
     named = {entry.label for entry in listed}
     listed += [
@@ -340,7 +340,7 @@ def _check_pairs(listed: Sequence[StudyMethod], study: Study) -> None:
 
 def _as_teams(entry: StudyMethod, study: Study) -> list[StudyMethod]:
     """A method once for every team; a team's name is enough where there is one recipe."""
-    alone = all(_entry(given).label == study.baseline for given in study.recipes) and not study.catalogue
+    alone = all(_entry(listing).label == study.baseline for listing in study.recipes) and not study.catalogue
     return [
         replace(
             entry,
@@ -360,27 +360,27 @@ def without_recipe(study: Study) -> list[str]:
     return [row for row in study.catalogue if row not in known]
 
 
-def _entry(given: Any) -> StudyMethod:
-    if isinstance(given, str):
-        return StudyMethod(given, given)
-    if not isinstance(given, Mapping) or not isinstance(given.get("recipe"), str):
-        raise ConfigurationError(f"recipes: {given!r}: write NAME or {{recipe: NAME, label: LABEL, KEY: VALUE}}")
-    settings = {str(key): value for key, value in given.items() if key not in ("recipe", "label", "tasks", "against")}
-    label = given.get("label", "-".join([given["recipe"], *(f"{key}={value}" for key, value in settings.items())]))
-    tasks, against = given.get("tasks", ()), given.get("against", "")
+def _entry(listing: Any) -> StudyMethod:
+    if isinstance(listing, str):
+        return StudyMethod(listing, listing)
+    if not isinstance(listing, Mapping) or not isinstance(listing.get("recipe"), str):
+        raise ConfigurationError(f"recipes: {listing!r}: write NAME or {{recipe: NAME, label: LABEL, KEY: VALUE}}")
+    settings = {str(key): value for key, value in listing.items() if key not in ("recipe", "label", "tasks", "against")}
+    label = listing.get("label", "-".join([listing["recipe"], *(f"{key}={value}" for key, value in settings.items())]))
+    tasks, against = listing.get("tasks", ()), listing.get("against", "")
     tasks = (tasks,) if isinstance(tasks, str) else tasks
     if not isinstance(tasks, Sequence) or not all(isinstance(task, str) for task in tasks):
         raise ConfigurationError(f"{label}: tasks = {tasks!r}: write a list of the study's tasks")
-    return StudyMethod(str(label), given["recipe"], settings, tuple(tasks), str(against))
+    return StudyMethod(str(label), listing["recipe"], settings, tuple(tasks), str(against))
 
 
 def check_same(study: Study, before: Mapping[str, Any], folder: Path) -> None:
     """Raises `ConfigurationError` when the folder holds a study of another budget."""
-    now = study.to_json()
+    wanted = study.to_json()
     for key in BUDGET:
-        if (before.get(key) or None) != (now[key] or None):  # An older folder lacks what came later.
-            told = f"{before.get(key)!r} there, {now[key]!r} here"
-            raise ConfigurationError(f"{folder} holds another study ({key}: {told}); choose another --out")
+        if (before.get(key) or None) != (wanted[key] or None):  # An older folder lacks what came later.
+            difference = f"{before.get(key)!r} there, {wanted[key]!r} here"
+            raise ConfigurationError(f"{folder} holds another study ({key}: {difference}); choose another --out")
 
 
 def unknown(word: str, choices: Iterable[str], what: str) -> ConfigurationError:

@@ -8,19 +8,19 @@ from rich.table import Table
 from hocket.apps.studies.words import Json, columns, named, points, probability, ranked, spread
 
 
-def table(found: Json) -> Table:
+def table(outcome: Json) -> Table:
     """A row per method with runs of its own; intervals where they matter most, all others are on the page."""
-    (first, heading, show), *others = columns(found)
+    (first, heading, show), *others = columns(outcome)
     made = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
     made.add_column("method", no_wrap=True)
     for name in (heading, "difference", "P(better)", *(name for _, name, _ in others)):
         made.add_column(name, justify="right", no_wrap=True)
-    for method in ranked(found):
+    for method in ranked(outcome):
         metrics = method["metrics"]
         made.add_row(
-            f"[bold]{unmarked(named(found, method))}[/]",
+            f"[bold]{unmarked(named(outcome, method))}[/]",
             spread(metrics.get(first), show),
-            points(method["difference"], found["measure"] != "return"),
+            points(method["difference"], outcome["measure"] != "return"),
             spread(method["improvement"], probability),
             *("–" if metrics.get(key) is None else form(metrics[key]["value"]) for key, _, form in others),
         )

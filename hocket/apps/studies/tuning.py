@@ -33,13 +33,13 @@ def rounds(candidates: int, tuning: Tuning) -> list[Round]:
     """
     if candidates < 2:
         return []
-    found = [Round(candidates, tuning.seeds)]
+    planned = [Round(candidates, tuning.seeds)]
     while tuning.halving is not None:
-        left = math.ceil(found[-1].candidates / tuning.halving)
+        left = math.ceil(planned[-1].candidates / tuning.halving)
         if left < 2:
             break
-        found.append(Round(left, found[-1].seeds * tuning.halving))
-    return found
+        planned.append(Round(left, planned[-1].seeds * tuning.halving))
+    return planned
 
 
 def runs_of_search(candidates: int, tuning: Tuning) -> int:

@@ -41,11 +41,11 @@ def do(job: Job) -> dict[str, Any]:
     """One job: makes the file `job["file"]` unless it is there, and tells whether that worked."""
     file = Path(job["file"])
     with alone(file.parent, file.stem):
-        found = read_result(file)
-        if found is None or "error" in found:
-            found = tried(JOBS[job["kind"]], job)
-            write_result(file, found)
-    return {"file": job["file"], "error": found.get("error")}
+        outcome = read_result(file)
+        if outcome is None or "error" in outcome:
+            outcome = tried(JOBS[job["kind"]], job)
+            write_result(file, outcome)
+    return {"file": job["file"], "error": outcome.get("error")}
 
 
 def tried(work: Callable[[Job], dict[str, Any]], job: Job) -> dict[str, Any]:
