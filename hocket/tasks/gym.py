@@ -346,12 +346,22 @@ VALUES: Mapping[str, Any] = {"steps": 300, "network.hidden": [64, 64]}
 """Changes for recipes that choose by action values."""
 
 
+def critic_credit(recipe: Any) -> str | None:
+    """Where the λ of a recipe's critic stands: at its credit, or at what that credit is `of`; None without a critic."""
+    return next((place for place in ("credit", "credit.of") if has_path(recipe, f"{place}.lam")), None)
+
+
+def at_critic(place: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Settings whose `credit.` stands for the place of `critic_credit`."""
+    return {f"{place}.{key[7:]}" if key.startswith("credit.") else key: value for key, value in settings.items()}
+
+
 def suggested(recipe: Any, *, discrete: bool) -> Mapping[str, Any]:
     """Settings of a recipe for classic problems, by whether actions are discrete."""
     if recipe.store is not None:
         return OFF_POLICY if not has_path(recipe, "objective.values.over") else {**OFF_POLICY, **VALUES}
-    if has_path(recipe, "credit.lam"):
-        chosen = ACTOR_CRITIC if discrete else {**ACTOR_CRITIC, **CONTINUOUS}
+    if (place := critic_credit(recipe)) is not None:
+        chosen = at_critic(place, ACTOR_CRITIC if discrete else {**ACTOR_CRITIC, **CONTINUOUS})
         chosen = {**chosen, **SHORT_BATCHES} if has_path(recipe, "hooks.0.width") else chosen
     else:
         chosen = GROUPED

@@ -13,7 +13,7 @@ from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
 from hocket.core.worlds import BestValue, JointWorld, Plane, Ranges, Slots
 from hocket.stages import Reward, Split
-from hocket.tasks.gym import ACTOR_CRITIC, GROUPED
+from hocket.tasks.gym import ACTOR_CRITIC, GROUPED, at_critic, critic_credit
 from hocket.types import Scenario, Trajectory
 
 
@@ -137,7 +137,9 @@ class JointTask:
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         """Settings with which a recipe learns small worlds within a minute or two."""
-        chosen = {**(ACTOR_CRITIC if has_path(recipe, "credit.lam") else GROUPED), **(self.suggested or {})}
+        place = critic_credit(recipe)
+        chosen = {**(GROUPED if place is None else ACTOR_CRITIC), **(self.suggested or {})}
+        chosen = chosen if place is None else at_critic(place, chosen)
         settings = {key: value for key, value in chosen.items() if "." not in key or _known(recipe, key)}
         if recipe.store is not None:  # Each decision is learnt from many times, by mini-batches of the store's.
             mine = {key: value for key, value in settings.items() if not key.startswith("update.")}

@@ -261,6 +261,14 @@ def test_wrong_names_are_refused_in_a_sentence(name, why):
         tasks.find(name)
 
 
+def test_a_critic_within_another_credit_gets_the_settings_of_a_critic():
+    """Normalised values are estimated from episodes that begin apart, as values are."""
+    for name in ("mpe:spread", "gym:CartPole-v1"):
+        alone, within = (tasks.find(name).suggest(recipes.find(one)) for one in ("mappo", "mappo-value-norm"))
+        assert alone["rollout.samples"] == within["rollout.samples"] == 1
+        assert within == {key.replace("credit.", "credit.of."): value for key, value in alone.items()}
+
+
 def test_worlds_with_messages_suggest_many_episodes_and_few_passes():
     names = ("curriculum.prompts", "update.epochs", "update.lr", "steps")
     plain, mute, told = (
