@@ -81,6 +81,7 @@ class Lessons:
             rate is for the shipped model only.
         beginners: roles that stay frozen after the lessons, unless the recipe is for several agents.
         searchers: the searchers whose reflecting roles the task can teach, by name.
+        needed: whether the shipped model earns nothing without them, so that a recipe has them on its own task too.
     """
 
     taught: str
@@ -92,6 +93,7 @@ class Lessons:
     then: Callable[[Any], Mapping[str, Any]] = field(default=lambda recipe: {})
     beginners: tuple[str, ...] = ()
     searchers: Mapping[str, Reflecting] = field(default_factory=dict)
+    needed: bool = False
 
 
 @runtime_checkable

@@ -49,7 +49,8 @@ def with_lessons(pairs: Pairs, name: str, task: Task) -> Pairs:
     Unless they are asked for, only a run of the shipped nano model on a task that is named has lessons: a recipe on the
     task that it is for stays what its claims are about, and one with a model or a workflow of its own, a plan, recorded
     responses and the written-out configuration of an earlier run go without, too. A rollout that branches where tools
-    are called (`taught`) has them on its recipe's own task and with its workflow as well, for without calls it is none.
+    are called (`taught`) has them on its recipe's own task and with its workflow as well, for without calls it is none;
+    so has a recipe whose own task needs them (`Lessons.needed`).
 
     Args:
         name: of the task, as `hocket train` takes it. task: itself.
@@ -62,7 +63,8 @@ def with_lessons(pairs: Pairs, name: str, task: Task) -> Pairs:
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
         raise ConfigurationError(f"lessons = {count!r}: set the number of supervised steps before training, 0 for none")
     left = [(key, value) for key, value in pairs if key != SETTING]
-    lessons = lessons_of(task) if count or (count is None and _usual(settings)) else None
+    lessons = lessons_of(task)
+    lessons = lessons if count or (count is None and _usual(settings, lessons)) else None
     steps = count if count is not None else 0 if lessons is None else lessons.steps
     if not steps:
         return left
@@ -81,7 +83,7 @@ def given_lessons(name: str, task: Task) -> Mapping[str, Task]:
     return {PREFIX + name: LessonTask(task, name)} if lessons_of(task) is not None else {}
 
 
-def _usual(settings: Mapping[str, Any]) -> bool:
+def _usual(settings: Mapping[str, Any], lessons: Lessons | None) -> bool:
     """Whether a run has lessons by default."""
     if settings.get("model", Config.model) != Config.model or {"plan", "workflow", "tools"} & settings.keys():
         return False
@@ -91,7 +93,8 @@ def _usual(settings: Mapping[str, Any]) -> bool:
     recipe = as_recipe(chosen)
     if getattr(recipe.rollout, "taught", False):
         return True
-    return "task" in settings and recipe.workflow is None and not recipe.outputs and replayed(recipe) is None
+    named = "task" in settings or (lessons is not None and lessons.needed)
+    return named and recipe.workflow is None and not recipe.outputs and replayed(recipe) is None
 
 
 def _planned(pairs: Pairs, name: str, lessons: Lessons, task: Task, steps: int) -> Pairs:

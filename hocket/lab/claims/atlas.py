@@ -24,7 +24,7 @@ CONTROL, TEAM = "control", "team of controllers"
 COMMON: Mapping[str, tuple[str, int]] = {
     WORDS: ("reasoning-gym:chain_sum?min_terms=3&max_terms=4", 60),
     PAIRS: ("graded-sums", 40),
-    TURNS: ("maze?width=3&height=3&steps=10&reading=number", 40),
+    TURNS: ("maze?width=3&height=3&steps=10&reading=number", 80),
     TOOLS: ("calculator?digits=5", 40),
     CONTROL: ("gym:CartPole-v1", 16),
     TEAM: ("mpe:spread", 60),

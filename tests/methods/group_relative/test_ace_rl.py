@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 import pytest
 
+from hocket import tasks
 from hocket.core.errors import ConfigurationError
-from hocket.methods.group_relative.ace_rl import (
+from hocket.core.keys import Key
+from hocket.methods.group_relative.ace_rl.method import (
     EndsWith,
     HasSection,
     InOrder,
@@ -14,6 +18,8 @@ from hocket.methods.group_relative.ace_rl import (
     decompose,
     instruction,
 )
+from hocket.methods.group_relative.ace_rl.task import written
+from hocket.train.lessons import with_lessons
 
 
 @pytest.mark.parametrize(
@@ -36,3 +42,32 @@ def test_constraints(constraint, met, missed):
 def test_a_demand_nobody_knows_is_refused():
     with pytest.raises(ConfigurationError, match="be nice"):
         decompose("Write a text: be nice.")
+
+
+def test_all_demands_of_a_task_can_be_met_and_a_beginner_meets_some():
+    task, rng = tasks.find("demands"), Key.of(0).numpy()
+    met = dict[float, list[float]]()
+    for skill in (0.0, 0.6, 1.0):
+        asked = [task.scenario("eval", number) for number in range(100)]
+        met[skill] = [task.verify(written(one.metadata["constraints"], skill, rng), one) for one in asked]
+    assert fmean(met[0.0]) < 0.2 < fmean(met[0.6]) < 0.7
+    assert fmean(met[1.0]) == 1.0
+
+
+def test_the_demands_of_a_task_stand_in_its_prompt_and_splits_are_apart():
+    task = tasks.find("demands")
+    prompts = {split: {task.scenario(split, number).prompt for number in range(60)} for split in ("train", "eval")}
+    assert not prompts["train"] & prompts["eval"]
+    for number in range(20):
+        scenario = task.scenario("train", number)
+        assert decompose(scenario.prompt) == scenario.metadata["constraints"]
+    with pytest.raises(ConfigurationError, match=r"skill = 1\.5 is no chance"):
+        tasks.find("demands?skill=1.5")
+
+
+def test_a_run_begins_with_lessons_of_its_own_task_since_the_shipped_model_earns_nothing_without():
+    task = tasks.find("demands")
+    ((_, plan),) = [pair for pair in with_lessons([("recipe", "ace-rl")], "demands", task) if pair[0] == "plan"]
+    assert [phase["recipe"] for phase in plan] == ["sft", "ace-rl"]
+    assert with_lessons([("recipe", "ace-rl"), ("lessons", 0)], "demands", task) == [("recipe", "ace-rl")]
+    assert with_lessons([("recipe", "ace-rl"), ("model", "some/folder")], "demands", task)[0][0] == "recipe"

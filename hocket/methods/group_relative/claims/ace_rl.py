@@ -15,8 +15,8 @@ from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.toys.training import on, trained
 from hocket.lab.world import Answer, GradedReward, World
-from hocket.methods.group_relative import ace_rl as method
-from hocket.methods.group_relative.ace_rl import ACE_RL, Constraint, Mentions, satisfied
+from hocket.methods.group_relative.ace_rl import method
+from hocket.methods.group_relative.ace_rl.method import ACE_RL, Constraint, Mentions, satisfied
 from hocket.rewards.judge import NoisyJudge
 from hocket.rewards.judging import Answer as Told
 from hocket.rewards.judging import Judge, Question

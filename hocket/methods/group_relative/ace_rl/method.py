@@ -222,6 +222,7 @@ ACE_RL = GRPO.but(
     catalogue_ids=("ace-rl",),
     axes=("reward", "data"),
     formula="R = 1/m sum_i s_i,  s_i the verdict on constraint i of the instruction's checklist",
+    task="demands",
     conventions={
         **GRPO.conventions,
         "verdicts": "--judge says yes or no to every demand (`MET`); without one, programs (`Constraint`, its forms)",
