@@ -81,7 +81,8 @@ class Lessons:
             rate is for the shipped model only.
         beginners: roles that stay frozen after the lessons, unless the recipe is for several agents.
         searchers: the searchers whose reflecting roles the task can teach, by name.
-        needed: whether the shipped model earns nothing without them, so that a recipe has them on its own task too.
+        needed: whether the shipped model earns nothing without them, so that recipes have them on their own task and
+            with their own workflow too.
     """
 
     taught: str

@@ -50,7 +50,7 @@ def with_lessons(pairs: Pairs, name: str, task: Task) -> Pairs:
     task that it is for stays what its claims are about, and one with a model or a workflow of its own, a plan, recorded
     responses and the written-out configuration of an earlier run go without, too. A rollout that branches where tools
     are called (`taught`) has them on its recipe's own task and with its workflow as well, for without calls it is none;
-    so has a recipe whose own task needs them (`Lessons.needed`).
+    so has any recipe on a task without whose lessons it earns nothing (`Lessons.needed`).
 
     Args:
         name: of the task, as `hocket train` takes it. task: itself.
@@ -93,8 +93,9 @@ def _usual(settings: Mapping[str, Any], lessons: Lessons | None) -> bool:
     recipe = as_recipe(chosen)
     if getattr(recipe.rollout, "taught", False):
         return True
-    named = "task" in settings or (lessons is not None and lessons.needed)
-    return named and recipe.workflow is None and not recipe.outputs and replayed(recipe) is None
+    needed = lessons is not None and lessons.needed
+    ordinary = "task" in settings and recipe.workflow is None
+    return (ordinary or needed) and not recipe.outputs and replayed(recipe) is None
 
 
 def _planned(pairs: Pairs, name: str, lessons: Lessons, task: Task, steps: int) -> Pairs:

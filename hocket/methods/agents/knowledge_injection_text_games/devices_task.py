@@ -47,6 +47,7 @@ class DevicesTask(EnvironmentTask):
             lambda scenario, rng: episode(self.workflow, scenario, _beginner, rng),
             talks=1 if self.workflow.memory else 4,
             then=lambda recipe: THEN,
+            needed=True,
         )
 
 

@@ -139,6 +139,7 @@ class ToolChoice(TextTask):
             self._lesson,
             talks=2,
             then=lambda recipe: {"steps": 60, "update.lr": 3e-4, "evaluation.n": 200},
+            needed=True,
         )
 
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> Sequence[Lesson]:
