@@ -115,7 +115,7 @@ class PipelineForm(ABC):
         return {"num_inference_steps": steps}
 
     def _time(self, level: Tensor) -> Tensor:
-        return level * self.pipeline.scheduler.config.num_train_timesteps
+        return level * int(self.pipeline.scheduler.config.num_train_timesteps)
 
 
 class StableDiffusion3(PipelineForm):

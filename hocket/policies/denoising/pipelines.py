@@ -162,7 +162,8 @@ class PipelineSampler(StepPolicy):
         prompts = tuple(torch.cat(values).to(state.device) for values in zip(*encoded, strict=True))
         low = self.dtype != torch.float32
         with torch.autocast(state.device.type, self.dtype) if low else nullcontext():
-            result = self.form.velocities(self._network, state.unflatten(1, self.form.latent), level, prompts, guidance)
+            states = state.reshape(len(state), *self.form.latent)
+            result = self.form.velocities(self._network, states, level, prompts, guidance)
         return result.float().flatten(1)
 
     def _network(self, **inputs: Any) -> Any:
