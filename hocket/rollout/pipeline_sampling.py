@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.core.keys import Key
-from hocket.core.noise_laws import Steps
+from hocket.core.noise_laws import ScheduledSteps
 from hocket.rollout.denoising import PictureSampler
 from hocket.rollout.denoising_probes import ProbingPlayer
 from hocket.rollout.noisy_sampling import Sampling
@@ -20,7 +20,7 @@ from hocket.types import Assignment, Trajectory
 class LatentSampler(PictureSampler, Protocol):
     """A sampler on a schedule of its own, whose finished states become pictures."""
 
-    def steps(self, count: int) -> Steps:
+    def steps(self, count: int) -> ScheduledSteps:
         """So many steps of its schedule."""
 
     def picture(self, state: NDArray[np.float32]) -> NDArray[np.uint8] | None:
@@ -52,4 +52,5 @@ class PipelinePlayer(ProbingPlayer):
         if sampling is None or sampling.steps is None:
             return assignment
         chosen = replace(sampling, steps=self.policy.steps(sampling.steps))
-        return replace(assignment, options=tuple(chosen if one is sampling else one for one in assignment.options))
+        others = (option for option in assignment.options if option is not sampling)
+        return replace(assignment, options=(*others, chosen))

@@ -129,6 +129,19 @@ def test_sampler_and_learner_agree_and_adapters_are_diffusers(
     assert torch.equal(other.evaluate(batch, {Quantity.LOGP}).logp, shift.logp)
 
 
+def test_activations_that_are_computed_again_give_the_same_gradient(folders: dict[str, Path]) -> None:
+    gradients = []
+    for again in (False, True):
+        policy = PipelineSampler(
+            read_form(str(folders["sd3"]), CPU, torch.float32, size=16), "", Key.of(0), checkpointing=again
+        )
+        assert policy.module.gradient_checkpointing == again
+        batch = pack(played(policy, ["a red cat", "blue dog"]))
+        torch.autograd.backward(policy.evaluate(batch, {Quantity.LOGP}).logp.sum())
+        gradients.append([weight.grad for weight in policy.module.parameters()])
+    assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True) if one is not None)  # type: ignore[arg-type]
+
+
 def test_the_whole_transformer_is_saved_as_diffusers_reads_it(folders: dict[str, Path], tmp_path: Path) -> None:
     policy = sampler(folders["sd3"])
     with torch.no_grad():

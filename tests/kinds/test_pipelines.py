@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.noise_laws import CPS, FlowSDE, Steps, Window, flow_schedule
+from hocket.core.noise_laws import CPS, FlowSDE, ScheduledSteps, Window, flow_schedule
 from hocket.core.packing import pack
 from hocket.policies.denoising import pipelines
 from hocket.policies.denoising.pipeline_forms import Encoded, PipelineForm
@@ -111,7 +111,7 @@ def test_a_frozen_copy_goes_on_with_the_weights_as_they_were() -> None:
 
 
 def test_steps_are_those_of_the_pipelines_own_schedule() -> None:
-    assert np.array_equal(flow_schedule(Steps.at(LEVELS)), LEVELS)
+    assert np.array_equal(flow_schedule(ScheduledSteps.at(LEVELS)), LEVELS)
     policy = sampler()
     usual = played(policy, Sampling(window=Window(0, 2)))[0].turns[0].observation
     assert usual["level"].tolist() == LEVELS[:2].tolist()
@@ -134,7 +134,7 @@ def test_pictures_are_bytes_and_what_is_not_finite_has_failed(monkeypatch: pytes
 
 
 def test_prompts_are_recorded_as_bytes_and_encoded_once() -> None:
-    shape = PipelineShape(8, Steps.at(LEVELS))
+    shape = PipelineShape(8, ScheduledSteps.at(LEVELS))
     words = torch.from_numpy(np.stack([shape.encode(text) for text in ("a \U0001f408", "", "x" * 4 * WORDS)])).long()
     assert pipelines._texts(words) == ["a \U0001f408", "", "x" * 4 * WORDS]
     with pytest.raises(ConfigurationError, match="longer than 2048 bytes; shorten it"):

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.noise_laws import Steps
+from hocket.core.noise_laws import ScheduledSteps
 from hocket.policies.denoising.names import INDEX, TRAINED
 from hocket.policies.denoising.pipeline_forms import FORMS, Encoded, PipelineForm
 from hocket.policies.denoising.recorded_steps import StepPolicy, step_type
@@ -47,7 +47,7 @@ class PipelineShape:
     """The shape of what a pipeline makes, see `hocket.rollout.denoising.SamplerShape`."""
 
     pixels: int
-    steps: Steps
+    steps: ScheduledSteps
     unprompted: bool = True
 
     def encode(self, prompt: str) -> NDArray[np.int32]:
@@ -147,9 +147,9 @@ class PipelineSampler(StepPolicy):
     def row_type(self) -> np.dtype[Any]:
         return step_type(self.shape.pixels, (WORDS,))
 
-    def steps(self, count: int) -> Steps:
+    def steps(self, count: int) -> ScheduledSteps:
         """So many steps of the pipeline's own schedule."""
-        return Steps.at(self.form.levels(count))
+        return ScheduledSteps.at(self.form.levels(count))
 
     def move(self, device: torch.device) -> None:
         """Puts the whole pipeline on a device."""

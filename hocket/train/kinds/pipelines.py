@@ -35,9 +35,9 @@ class PipelineName:
     @staticmethod
     def read(model: str) -> PipelineName:
         """Raises `ConfigurationError` for another setting, or a value that is no number."""
-        place, _, settings = model.partition("?")
-        given = checked(place, dict(parse_qsl(settings)), {"size": int, "steps": int}, kind="model")
-        return PipelineName(place, **given)
+        place, _, query = model.partition("?")
+        settings = checked(place, dict(parse_qsl(query)), {"size": int, "steps": int}, kind="model")
+        return PipelineName(place, **settings)
 
 
 def is_pipeline(config: Config) -> bool:
@@ -69,8 +69,7 @@ class Pipelines(Pictures):
         trained = described_model(config).get("base")
         base = str(trained or (Path(folder).resolve() if Path(folder).is_dir() else folder))
         device = device_of(config)
-        low = config.precision == "bf16" or (config.precision == "auto" and device.type != "cpu")
-        dtype = torch.bfloat16 if low else torch.float32
+        dtype = torch.bfloat16 if _low(config) else torch.float32
         policy = PipelineSampler(
             read_form(base, device, dtype, size=name.size),
             base,
@@ -114,7 +113,15 @@ class Pipelines(Pictures):
         return True
 
     def remarks(self, config: Config, task: Task, workflow: Any) -> Sequence[str]:
-        return tuple(getattr(task, "remarks", ()))
+        low = ("the pipeline's matrix products are in bf16 (--precision fp32 for others)",) if _low(config) else ()
+        return (*getattr(task, "remarks", ()), *low)
+
+
+def _low(config: Config) -> bool:
+    """Whether matrix products are in bf16."""
+    from hocket.train.machine import device_of
+
+    return config.precision == "bf16" or (config.precision == "auto" and device_of(config).type != "cpu")
 
 
 PIPELINES = Pipelines()
