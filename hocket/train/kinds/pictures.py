@@ -57,7 +57,7 @@ class Pictures(OnePolicy):
         from hocket.policies.denoising.denoiser import Denoiser
 
         if described_model(config).get("model_type") != SAMPLER:
-            if (Path(config.model) / INDEX).is_file():
+            if (Path(place_of(config.model)) / INDEX).is_file():
                 raise ConfigurationError(
                     f"model = {config.model!r} draws what prompts ask for, and task {task.name} is of nano-flow's "
                     "pictures; give prompts of your own, --task prompts.jsonl, and a --reward"
