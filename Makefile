@@ -27,7 +27,7 @@ docs: .venv/ready-dev  # The documentation site in site/; a broken link is an er
 
 # With HOCKET_VLLM=1 also what samples from real vLLM, in an environment of its own.
 slow: .venv/ready-dev $(if $(filter 1,$(HOCKET_VLLM)),.venv-vllm/ready)
-	$(PIP) install -q -c constraints.txt -e '.[cluster,hub]'  # 140 MB that only these tests need.
+	$(PIP) install -q -c constraints.txt -e '.[cluster,hub,diffusion]'  # 200 MB that only these tests need.
 	$(ONE_THREAD) .venv/bin/python -m pytest -m slow
 
 # 2.2 GB. Its three companions of torch's are builds for devices, with which it cannot be imported.

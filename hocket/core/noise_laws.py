@@ -249,8 +249,23 @@ class Window:
         return range(first, min(steps, first + count))
 
 
+class ScheduledSteps(int):
+    """A number of steps with the noise levels `[steps + 1]` of a sampler's own schedule, from 1 to 0."""
+
+    levels: NDArray[np.float64]
+
+    @staticmethod
+    def at(levels: NDArray[np.float64]) -> ScheduledSteps:
+        """The steps between `levels`."""
+        steps = ScheduledSteps(len(levels) - 1)
+        steps.levels = levels
+        return steps
+
+
 def flow_schedule(steps: int, shift: float = 1.0) -> NDArray[np.float64]:
-    """Noise levels of `steps` steps from 1 to 0, evenly spaced before a `shift` towards noise (SD3's)."""
+    """Noise levels from 1 to 0: those of `ScheduledSteps`, or evenly spaced before a `shift` towards noise (SD3's)."""
+    if isinstance(steps, ScheduledSteps):
+        return steps.levels
     even = np.linspace(1.0, 0.0, steps + 1)
     shifted: NDArray[np.float64] = shift * even / (1 + (shift - 1) * even)
     return shifted

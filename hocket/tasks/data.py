@@ -191,7 +191,12 @@ class Data(TextTask):
         return self._match.verify(text, scenario) if self.verifier is None else self.verifier(text, scenario)
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
-        """`format`: whether there is anything to compare with an answer; `working`: a filled `<think>` block."""
+        """`format`: whether there is anything to compare with an answer; `working`: a filled `<think>` block.
+
+        Nothing of pictures, which have no words.
+        """
+        if trajectory.final_state is not None:
+            return {}
         found = self._match.extracted(trajectory.text) is not None
         return {"format": float(found), "working": float(has_working(trajectory.text))}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -111,7 +112,7 @@ async def evaluate(
     scenarios = apart(task.scenario(split, number) for number in spread(task, n, among, split))
     assignments = [Assignment(scenario, decoding=greedy) for scenario in scenarios]
     played = await player.play(assignments, key=key.derive("evaluate"))
-    problems = await grade(played, rewards, key=key.derive("evaluate", "score"), journal=journal)
+    problems = await grade(played, rewards, key=key.derive("evaluate", "score", *_pictures(played)), journal=journal)
     verdicts = [0.0 if trajectory.failure else task.success(trajectory) for trajectory in played]
     unjudged = sum(not math.isfinite(verdict) for verdict in verdicts)
     if unjudged:
@@ -132,6 +133,17 @@ async def evaluate(
         each=success,
         problems=problems,
     )
+
+
+def _pictures(played: Sequence[Trajectory]) -> list[str]:
+    """A digest of the pictures among the outcomes, if any: texts tell all other outcomes apart in a journal."""
+    states = [
+        attempt.final_state
+        for attempt in played
+        if attempt.final_state is not None and all(turn.observation.dtype.names for turn in attempt.turns)
+    ]
+    digest = hashlib.blake2b(b"".join(state.tobytes() for state in states), digest_size=16)
+    return [digest.hexdigest()] if states else []
 
 
 async def evaluate_both(

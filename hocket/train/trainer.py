@@ -446,7 +446,8 @@ class Trainer:
     def _evaluate(self, step: int) -> dict[str, float]:
         result = self.evaluate(self.evaluations.size(step))
         metrics = self.evaluations.record(step, result)
-        self.recorder.pictures(step, result, getattr(self.task, "picture", None))
+        usual = kind_of(self.task, self.config).picture
+        self.recorder.pictures(step, result, getattr(self.task, "picture", usual))
         return metrics
 
     # ------------------------------------------------------------ checkpoints and summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,6 +78,9 @@ def test_a_sampler_learns_and_resumes_to_the_same_bits(tmp_path: Path, sampler: 
     assert summary(tmp_path / "whole")["measure"] == "accuracy"
     said = call("eval", tmp_path / "whole", "--n", "4", "--json")
     assert said.code == 0, said.err
+    lines = [file.read_text().splitlines() for file in sorted((tmp_path / "whole" / "pictures").glob("step-*.jsonl"))]
+    earned = [[json.loads(line)["reward"] for line in of] for of in lines]
+    assert earned[0] != earned[-1]  # A reward of one's own judges the pictures as they are, not as they were.
 
 
 def test_probes_of_the_bases_pictures_train(tmp_path: Path, sampler: Path) -> None:

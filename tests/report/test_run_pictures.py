@@ -46,3 +46,16 @@ def test_what_is_not_finite_is_left_out_and_other_runs_have_none(tmp_path: Path)
     best, _ = pictures_of(SimpleNamespace(path=tmp_path))  # type: ignore[arg-type]
     assert len(best["pairs"]) == 1
     assert pictures_of(SimpleNamespace(path=tmp_path / "other")) == []  # type: ignore[arg-type]
+
+
+def test_pictures_in_colour_are_made_smaller(tmp_path: Path) -> None:
+    result = evaluation([0.0], [1.0])
+    shades = np.zeros((256, 512, 3), np.uint8)
+    shades[:, :, 0], shades[::2, :, 2] = 200, 100
+    result.trajectories[0].final_state = shades
+    write_pictures(tmp_path, 0, result, ())
+    best, _ = pictures_of(SimpleNamespace(path=tmp_path))  # type: ignore[arg-type]
+    png = base64.b64decode(best["pairs"][0]["after"].partition(",")[2])
+    assert struct.unpack(">IIBB", png[16:26]) == (128, 64, 8, 2)
+    size = struct.unpack(">I", png[33:37])[0]
+    assert zlib.decompress(png[41 : 41 + size]) == (b"\0" + bytes([200, 0, 50]) * 128) * 64

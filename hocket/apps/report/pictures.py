@@ -48,11 +48,12 @@ def _pair(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]
 
 
 def data_of(row: Mapping[str, Any]) -> str:
-    """A grey picture as a PNG in a `data:` address."""
+    """A picture as a PNG in a `data:` address."""
     height, width = row["sides"]
-    grey = base64.b64decode(row["grey"])
-    lines = b"".join(b"\0" + grey[start : start + width] for start in range(0, height * width, width))
-    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    content, (channels, form) = _bytes(row), (3, 2) if "colour" in row else (1, 0)
+    line = width * channels
+    lines = b"".join(b"\0" + content[start : start + line] for start in range(0, height * line, line))
+    head = struct.pack(">IIBBBBB", width, height, 8, form, 0, 0, 0)
     parts = ((b"IHDR", head), (b"IDAT", zlib.compress(lines)), (b"IEND", b""))
     body = b"".join(
         struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
@@ -62,5 +63,9 @@ def data_of(row: Mapping[str, Any]) -> str:
 
 
 def _distance(before: Mapping[str, Any], after: Mapping[str, Any]) -> float:
-    pixels = [np.frombuffer(base64.b64decode(row["grey"]), np.uint8).astype(np.float64) for row in (before, after)]
+    pixels = [np.frombuffer(_bytes(row), np.uint8).astype(np.float64) for row in (before, after)]
     return float(np.linalg.norm(pixels[0] - pixels[1]))
+
+
+def _bytes(row: Mapping[str, Any]) -> bytes:
+    return base64.b64decode(row["colour"] if "colour" in row else row["grey"])

@@ -94,7 +94,7 @@ def measure_of(recipe: Recipe, kind: Kind, *, judged: bool = True) -> Measure:
 
 _PLAYED = {
     "masked": "--model nano-mdlm and a task in words",
-    "pictures": "--model nano-flow --task drawn-digits",
+    "pictures": "--model nano-flow --task drawn-digits, or a pipeline of diffusers and prompts",
     "latent": "a task in words",
 }
 """What has a policy of a kind that rollouts name in `plays`."""
@@ -111,11 +111,14 @@ class Kind(ABC):
         name: in messages. measure: what evaluation averages.
         textual: whether language models decide: they take `model`, can be talked to and served, and be given problems
             in words that somebody wrote meanwhile.
+        picture: rows and columns of what final states show, for tasks that do not say; none where states are pictures
+            `[H, W, 3]` themselves. None shows nothing.
     """
 
     name: str
     measure: Measure = RETURN
     textual: bool = False
+    picture: Sequence[int] | None = None
 
     @abstractmethod
     def build(

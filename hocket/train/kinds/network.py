@@ -24,12 +24,14 @@ class OnePolicy(Kind):
     Attributes:
         takes_model: whether `--model` names the network to begin with. takes_run: whether it names a run whose weights
             a network of the task begins with.
+        takes_lora: whether `--lora` puts an adapter into that network.
         guided: whether its policy knows `decoding.guidance` without a model to choose.
         instead: recipes to use where one samples words or has problems invented.
     """
 
     takes_model: bool = False
     takes_run: bool = False
+    takes_lora: bool = False
     guided: bool = False
     instead: str = "ppo, a2c or ippo"
 
@@ -62,10 +64,12 @@ class OnePolicy(Kind):
     def check_words(self, config: Config, task: Task) -> None:
         """Refuses what is for language models."""
         named = config.model != "nano" and not (self.takes_model or self.takes_run)
-        if named or config.lora or config.workflow or config.engine.kind != "local":
+        adapted = config.lora is not None and not self.takes_lora
+        if named or adapted or config.workflow or config.engine.kind != "local":
             model = "" if self.takes_model or self.takes_run else "--model, "
+            lora = "" if self.takes_lora else "--lora, "
             raise ConfigurationError(
-                f"{model}--lora, --workflow and --engine are for language models; task {task.name} is {self.name}, "
+                f"{model}{lora}--workflow and --engine are for language models; task {task.name} is {self.name}, "
                 "so drop them"
             )
         if config.decoding.guidance != 1.0 and not (self.takes_model or self.guided):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hocket.core.errors import ConfigurationError
+from hocket.policies.denoising.names import INDEX, SAMPLER
 from hocket.stages import Player, Policy, Task
 from hocket.train.kinds.kind import ACCURACY
 from hocket.train.kinds.network import OnePolicy
@@ -15,8 +16,10 @@ from hocket.train.models import model_folder
 from hocket.train.roles import POLICY
 from hocket.train.settings import Config
 
-SAMPLER = "hocket-flow"
-"""The `model_type` of samplers in their `config.json`."""
+
+def place_of(model: str) -> str:
+    """A model's name without settings, see `hocket.train.kinds.pipelines.PipelineName`."""
+    return model.partition("?")[0]
 
 
 def described_model(config: Config) -> Mapping[str, Any]:
@@ -27,7 +30,7 @@ def described_model(config: Config) -> Mapping[str, Any]:
     """
     if config.model == Config.model:
         return {}  # The usual language model, so that most runs read nothing here.
-    file = Path(model_folder(config.model, config.runs)) / "config.json"
+    file = Path(model_folder(place_of(config.model), config.runs)) / "config.json"
     if not file.is_file():
         return {}
     try:
@@ -54,6 +57,11 @@ class Pictures(OnePolicy):
         from hocket.policies.denoising.denoiser import Denoiser
 
         if described_model(config).get("model_type") != SAMPLER:
+            if (Path(place_of(config.model)) / INDEX).is_file():
+                raise ConfigurationError(
+                    f"model = {config.model!r} draws what prompts ask for, and task {task.name} is of nano-flow's "
+                    "pictures; give prompts of your own, --task prompts.jsonl, and a --reward"
+                )
             raise ConfigurationError(
                 f"model = {config.model!r} is no sampler of pictures, which task {task.name} asks for; use --model "
                 "nano-flow, or a run that trained it"

@@ -22,6 +22,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.texts import Texts, problem
 from hocket.engine.barrier import Barrier
 from hocket.engine.mute import MuteEngine
+from hocket.policies.denoising.names import SAMPLER
 from hocket.recipe import Recipe
 from hocket.recipes import find as find_recipe
 from hocket.stages import Player, Policy, Reward, Task
@@ -30,7 +31,8 @@ from hocket.tasks.text import TextTask
 from hocket.train.journal import Journal
 from hocket.train.kinds.kind import ACCURACY, Kind
 from hocket.train.kinds.mask_filler import MASKED
-from hocket.train.kinds.pictures import SAMPLER, described_model, is_masked
+from hocket.train.kinds.pictures import described_model, is_masked
+from hocket.train.kinds.pipelines import PIPELINES, is_pipeline
 from hocket.train.models import configured_models, is_shipped, load_policy, load_scorer, model_path
 from hocket.train.roles import policy_of, refuse_strays, settings_by_policy
 from hocket.train.searching import seat_searches
@@ -52,7 +54,7 @@ class Text(Kind):
     textual = True
 
     def played_by(self, config: Config, task: Task) -> Kind:
-        """Masked-diffusion language models fill in their answers."""
+        """Masked-diffusion language models fill in their answers, and pipelines draw."""
         data = described_model(config)
         if is_masked(data):
             return MASKED
@@ -60,6 +62,8 @@ class Text(Kind):
             raise ConfigurationError(
                 f"model = {config.model!r} makes pictures, and task {task.name} is in words; use --task drawn-digits"
             )
+        if is_pipeline(config):
+            return PIPELINES
         return self
 
     def build(
