@@ -1,4 +1,4 @@
-"""Instructions with three demands on a text of short words, each checked by a program, and lessons for the shipped base.
+"""Instructions with two demands on a text of short words, each checked by a program, and lessons for the shipped base.
 
 The task's own verdict is one on the whole: whether all demands are met. What ACE-RL adds is a verdict on each.
 """
@@ -32,7 +32,7 @@ from hocket.types import Scenario, Trajectory
 WORDS = ("sun", "oak", "rain", "owl", "fog", "elm", "hay", "bee", "ice", "sea", "moss", "kite")
 """What texts are made of."""
 
-DEMANDS = 3
+DEMANDS = 2
 """Of an instruction; no two are of one kind, and no two name the same word, so that all can be met at once."""
 
 THEN = {"steps": 40, "curriculum.prompts": 16, "update.lr": 2.5e-4, "evaluation.n": 200}
@@ -110,7 +110,7 @@ class Demands(TextTask):
     @property
     def lessons(self) -> Lessons:
         taught = "texts of a beginner, who forgets demands"
-        return Lessons(taught, 150, self._lesson, schedule="cosine", then=lambda recipe: THEN, needed=True)
+        return Lessons(taught, 200, self._lesson, schedule="cosine", then=lambda recipe: THEN, needed=True)
 
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
         text = written(scenario.metadata["constraints"], self.skill, rng)
@@ -125,6 +125,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> Demands:
 
 DEMANDS_TASK = TaskForm(
     name="demands",
-    description="short texts that should meet three demands of an instruction, each checked by a program",
+    description="short texts that should meet two demands of an instruction, each checked by a program",
     make=from_settings,
 )
