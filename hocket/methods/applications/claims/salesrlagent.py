@@ -182,8 +182,7 @@ def the_agent_is_no_better_than_a_regression() -> Finding:
     shown, bought = features(*unseen[:2]), unseen[2]
     best, learnt_from = Sales().posterior(*unseen[:2]), features(*known[:2])
     weight = _regression(learnt_from, known[2])
-    with torch.no_grad():
-        outputs = _network(learnt_from, known[2])(torch.from_numpy(shown).float()).squeeze(-1).double().numpy()
+    outputs = _network(learnt_from, known[2])(torch.from_numpy(shown).float()).squeeze(-1).detach().double().numpy()
     named = {"regression": shown @ weight[:-1] + weight[-1], "perceptron": outputs}
     named = {name: 1 / (1 + np.exp(-score)) for name, score in named.items()}
     named |= {f"agent {seed}": _agent(seed, shown) for seed in range(2)}
