@@ -53,6 +53,7 @@ def test_an_episode_does_not_depend_on_the_other_copies(name: str) -> None:
         ("sales?shift=2", "shift = 2.0; it is from 0 to 1"),
         ("push?reach=0", "reach = 0; both are at least 1"),
         ("push?away=30", "away = 30; it is above 3 and at most 20 cells"),
+        ("prompts?shots=0", "length = 6, shots = 0; both are at least 1"),
         ("glass:two", "'two' is no number of stations; take glass:4"),
         ("glass:0", "0 stations and 12 sheets; both are at least 1"),
         ("glass:2?robot=fast", "no robot 'fast'; choose from standard, swift, heavy"),
