@@ -130,9 +130,9 @@ def shares(moves: Array) -> Array:
     for junction in range(OUTLETS):
         matrix[:, junction, junction] += out[:, junction]
         if junction:
-            for one, other in ((junction, junction - 1), (junction - 1, junction)):
-                matrix[:, one, one] += along[:, junction]
-                matrix[:, one, other] -= along[:, junction]
+            for side, across in ((junction, junction - 1), (junction - 1, junction)):
+                matrix[:, side, side] += along[:, junction]
+                matrix[:, side, across] -= along[:, junction]
     entering = np.zeros((OUTLETS, 1))
     entering[0] = 1.0
     pressure = np.linalg.solve(matrix, np.broadcast_to(entering, (len(moves), OUTLETS, 1)))[..., 0]

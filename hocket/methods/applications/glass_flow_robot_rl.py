@@ -241,20 +241,20 @@ def least_makespan(robot: Robot, times: Sequence[Sequence[float]]) -> float:
                 for clock, *ends in alternatives:
                     # The times at which stations are ready; 0 for an empty one.
                     free = [0.0, *ends]
-                    now = max(clock + ways[abs(place - stage)], free[stage]) + robot.carry
+                    end = max(clock + ways[abs(place - stage)], free[stage]) + robot.carry
                     free[stage] = 0.0
                     if stage < stations:
-                        free[stage + 1] = now + times[gone[stage]][stage]
-                    _keep(following.setdefault(after, []), (now, *free[1:]))
+                        free[stage + 1] = end + times[gone[stage]][stage]
+                    _keep(following.setdefault(after, []), (end, *free[1:]))
         states = following
     return min(row[0] for rows in states.values() for row in rows)
 
 
 def _keep(rows: list[tuple[float, ...]], row: tuple[float, ...]) -> None:
     """Adds an alternative unless another is later in nothing, and drops those that are later in nothing than it."""
-    if any(all(one <= other for one, other in zip(known, row, strict=True)) for known in rows):
+    if any(all(first <= second for first, second in zip(known, row, strict=True)) for known in rows):
         return
-    rows[:] = [known for known in rows if not all(one <= other for one, other in zip(row, known, strict=True))]
+    rows[:] = [known for known in rows if not all(first <= second for first, second in zip(row, known, strict=True))]
     rows.append(row)
 
 

@@ -271,11 +271,11 @@ class Prompts:
         number = seed if seed % 2 else seed // 2 % self.shots * 2
         return drawn(Key.of(number).derive("prompts"))
 
-    def open(self, width: int) -> Prompted:
-        return Prompted(self, width)
+    def open(self, width: int) -> PromptedGraphs:
+        return PromptedGraphs(self, width)
 
 
-class Prompted(JointEnvironment):
+class PromptedGraphs(JointEnvironment):
     """Graphs in as many copies.
 
     Attributes:

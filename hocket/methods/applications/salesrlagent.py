@@ -49,7 +49,7 @@ SPEAKS = np.array(
         [0.02, 0.08, 0.10, 0.25, 0.25, 0.30],
     ]
 )
-"""What is said in each mood."""
+"""How likely each kind of speech is in each mood."""
 
 LENGTHS = np.array([-0.5, 0.2, 0.3])
 """The mean of the logarithm of a reply's length in each mood; the deviation is 1."""
@@ -104,12 +104,12 @@ class Sales:
         draw = Key.of(seed).derive("sales").numpy()
         chances, noise = draw.random((self.length, 2)), draw.normal(size=self.length)
         following, speaks = CHANGES.cumsum(1), self.speaks.cumsum(1)
-        moods, said, row = list[int](), list[int](), FIRST.cumsum()
+        moods, speeches, row = list[int](), list[int](), FIRST.cumsum()
         for change, word in chances:
             moods.append(min(int(row.searchsorted(change, "right")), len(MOODS) - 1))
-            said.append(min(int(speaks[moods[-1]].searchsorted(word, "right")), len(SPEECHES) - 1))
+            speeches.append(min(int(speaks[moods[-1]].searchsorted(word, "right")), len(SPEECHES) - 1))
             row = following[moods[-1]]
-        return np.array(said), LENGTHS[moods] + noise, bool(draw.random() < BUYS[moods[-1]])
+        return np.array(speeches), LENGTHS[moods] + noise, bool(draw.random() < BUYS[moods[-1]])
 
     def posterior(self, speeches: Integers, sizes: Array) -> Array:
         """The probability of a purchase after each turn `[B, T]` of dialogues `[B, T]`: nobody can know more."""

@@ -168,8 +168,8 @@ def _by_policy(policy: ControlPolicy) -> Chooser:
 
 
 def _learnt(task: str, steps: int) -> Chooser:
-    found = tasks.find(task)
-    parts = build_parts(configured(find("ppo"), task, found, {}), found)
+    form = tasks.find(task)
+    parts = build_parts(configured(find("ppo"), task, form, {}), form)
     for step in range(1, steps + 1):
         run_async(train_step(parts, step))
     policy = parts.lead.policy

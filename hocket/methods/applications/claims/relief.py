@@ -19,7 +19,7 @@ from hocket.methods.applications.relief import (
     Array,
     HybridHead,
     OverNodes,
-    Prompted,
+    PromptedGraphs,
     Prompts,
     losses,
     pretrained,
@@ -61,8 +61,8 @@ def a_return_is_what_the_loss_falls() -> Finding:
     world, draw, off, moved = Prompts(4), KEY.derive("episodes").numpy(), 0.0, 0
     book, live, total = world.open(4), np.array([True, True, True, False]), np.zeros(4)
     book.reset(range(4), [1, 2, 3, 5])
-    found = book.features.copy()
-    wanted, used = found.copy(), [set[int]() for _ in range(4)]
+    start = book.features.copy()
+    wanted, used = start.copy(), [set[int]() for _ in range(4)]
     for _ in range(4):
         node, vector = draw.integers(0, NODES, 4), 1.5 * draw.normal(size=(4, FEATURES))
         moved_now = book.step([np.concatenate([node[:, None].astype(float), vector], 1)], live)
@@ -74,9 +74,9 @@ def a_return_is_what_the_loss_falls() -> Finding:
     for copy, seed in enumerate((1, 2, 3)):
         graph = world.graph(seed)
         near = [np.flatnonzero(graph.links[node]).tolist() for node in range(NODES)]
-        losses = [_loss_by_hand(features[copy], near, graph.label) for features in (found, wanted)]
+        losses = [_loss_by_hand(features[copy], near, graph.label) for features in (start, wanted)]
         off = max(off, abs(total[copy] - (losses[0] - losses[1])))
-        moved += sum((book.features[copy] != found[copy]).any(1)) == len(used[copy])
+        moved += sum((book.features[copy] != start[copy]).any(1)) == len(used[copy])
     over = bool(moved_now.terminated[:3].all() and not moved_now.terminated[3])
     return Finding(off < 1e-9 and moved == 3 and over, say(off=off))
 
@@ -93,7 +93,7 @@ def _head(rows: int, key: Key) -> HybridHead:
     "grid of vectors; a draw has the frequencies that it states; tempered, the Gaussian's variance grows with it."
 )
 def the_density_is_exact() -> Finding:
-    one, other = _head(1, KEY.derive("one")), _head(1, KEY.derive("other"))
+    first_head, second_head = _head(1, KEY.derive("one")), _head(1, KEY.derive("other"))
     grid = torch.linspace(-40, 40, 20_001, dtype=torch.float64)
     cells = torch.cat([torch.stack([torch.full_like(grid, node), grid], 1) for node in range(3)])
     wide = [
@@ -102,29 +102,31 @@ def the_density_is_exact() -> Finding:
             head.mean.expand(len(cells), 3, 1),
             head.log_std.expand(len(cells), 1),
         )
-        for head in (one, other)
+        for head in (first_head, second_head)
     ]
     first, second = (head.logp(cells) for head in wide)
     mass = first.exp() * float(grid[1] - grid[0])
     figures = {
         "mass": abs(float(mass.sum()) - 1),
-        "entropy": abs(float(-(mass * first).sum() - one.entropy())),
-        "kl": abs(float((mass * (first - second)).sum() - one.kl(other))),
+        "entropy": abs(float(-(mass * first).sum() - first_head.entropy())),
+        "kl": abs(float((mass * (first - second)).sum() - first_head.kl(second_head))),
     }
     uniforms = torch.from_numpy(KEY.derive("uniforms").numpy().random((20_000, 2)))
     many = HybridHead(
-        Categorical(one.node.logits.expand(20_000, 3)), one.mean.expand(20_000, 3, 1), one.log_std.expand(20_000, 1)
+        Categorical(first_head.node.logits.expand(20_000, 3)),
+        first_head.mean.expand(20_000, 3, 1),
+        first_head.log_std.expand(20_000, 1),
     )
     drawn = many.draw(uniforms)
-    share = torch.softmax(one.node.logits[0], -1)
+    share = torch.softmax(first_head.node.logits[0], -1)
     figures["drawn"] = max(
         max(abs(float((drawn[:, 0] == node).double().mean() - share[node])) for node in range(3)),
-        max(abs(float(drawn[drawn[:, 0] == node, 1].mean() - one.mean[0, node, 0])) / 10 for node in range(3)),
+        max(abs(float(drawn[drawn[:, 0] == node, 1].mean() - first_head.mean[0, node, 0])) / 10 for node in range(3)),
     )
-    hot = one.tempered(torch.tensor([4.0]).double())
-    warm = abs(float(hot.log_std[0, 0] - one.log_std[0, 0]) - math.log(2))
-    best = max(range(3), key=lambda node: float(one.node.logits[0, node]))
-    mode = one.mode()[0].tolist() == [best, float(one.mean[0, best, 0])]
+    hot = first_head.tempered(torch.tensor([4.0]).double())
+    warm = abs(float(hot.log_std[0, 0] - first_head.log_std[0, 0]) - math.log(2))
+    best = max(range(3), key=lambda node: float(first_head.node.logits[0, node]))
+    mode = first_head.mode()[0].tolist() == [best, float(first_head.mean[0, best, 0])]
     exact = max(figures[name] for name in ("mass", "entropy", "kl"))
     return Finding(exact < 1e-6 and figures["drawn"] < 0.02 and warm < 1e-12 and mode, say(**figures))
 
@@ -153,8 +155,8 @@ def three_nodes_in_twelve_are_corrupted() -> Finding:
     sizes = [int(world.graph(seed).corrupted.sum()) for seed in range(12)]
     again = all((world.graph(seed).features == world.graph(seed + 10).features).all() for seed in (0, 2, 4))
     others = all(
-        (world.graph(one).features != world.graph(other).features).any()
-        for one, other in itertools.combinations((0, 2, 4, 6, 8, 1, 3, 11), 2)
+        (world.graph(first).features != world.graph(second).features).any()
+        for first, second in itertools.combinations((0, 2, 4, 6, 8, 1, 3, 11), 2)
     )
     large = [
         float(np.linalg.norm(world.graph(seed).features, axis=1)[world.graph(seed).corrupted].min())
@@ -179,7 +181,7 @@ def _shared(world: Prompts) -> Array:
     return cast(Array, vector.detach().numpy())
 
 
-def _right(book: Prompted) -> float:
+def _right(book: PromptedGraphs) -> float:
     return float(((book.scores() > 0) == (book.label > 0)).mean())
 
 
@@ -199,9 +201,9 @@ def prompts_by_node_help_where_one_vector_does_not() -> Finding:
     assert isinstance(policy, ControlPolicy)
     book, cold, overlap = world.open(count), np.zeros(count, np.float32), list[float]()
     book.reset(range(count), range(1, 2 * count, 2))
-    right, found = {"without": _right(book)}, book.features.copy()
-    book.features = found + _shared(world)
-    right["one vector"], book.features = _right(book), found
+    right, start = {"without": _right(book)}, book.features.copy()
+    book.features = start + _shared(world)
+    right["one vector"], book.features = _right(book), start
     for _ in range(world.length):
         action = policy.sample(book.seen()[0], np.full((count, policy.draws), 0.5), cold)[0]
         overlap.append(float(book.corrupted[np.arange(count), action[:, 0].astype(int)].mean()))

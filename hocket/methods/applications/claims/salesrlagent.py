@@ -52,7 +52,7 @@ def the_probability_is_that_of_all_paths() -> Finding:
     for row, turn in itertools.product(range(5), range(4)):
         bought = total = 0.0
         for path in itertools.product(range(3), repeat=4):
-            weight = FIRST[path[0]] * math.prod(CHANGES[one][other] for one, other in itertools.pairwise(path))
+            weight = FIRST[path[0]] * math.prod(CHANGES[mood][after] for mood, after in itertools.pairwise(path))
             for place in range(turn + 1):
                 weight *= speaks[path[place]][speeches[row, place]]
                 weight *= math.exp(-0.5 * (sizes[row, place] - LENGTHS[path[place]]) ** 2)
@@ -100,8 +100,8 @@ def what_is_seen_is_of_the_turns_so_far() -> Finding:
     speeches, sizes, _ = _dialogues(Sales(6), range(3))
     shown, off = features(speeches, sizes), 0.0
     for row, turn in itertools.product(range(3), range(6)):
-        said, long = speeches[row, : turn + 1].tolist(), sizes[row, : turn + 1].tolist()
-        wanted = [said.count(kind) / len(said) for kind in range(6)] + [float(said[-1] == kind) for kind in range(6)]
+        kinds, long = speeches[row, : turn + 1].tolist(), sizes[row, : turn + 1].tolist()
+        wanted = [kinds.count(kind) / len(kinds) for kind in range(6)] + [float(kinds[-1] == kind) for kind in range(6)]
         wanted += [sum(long) / len(long), long[-1], len(long) / 6]
         off = max(off, float(np.abs(shown[row, turn] - wanted).max()))
     return Finding(off < 1e-12, say(off=off))

@@ -67,16 +67,21 @@ def no_sand_is_made_or_lost() -> Finding:
 )
 def the_cost_follows_the_blade() -> Finding:
     ground, far = Ground(), Ground()
-    kept = list[int]()
+    sizes_kept = list[int]()
     for step in range(400):
         place = np.array([float(step), 0.0])
         ground.follow(place)
         ground.window = pushed(ground.window[None], places_of([ground]) - place, np.array([[1.0, 0.0]]))[0]
-        kept.append(ground.numbers)
+        sizes_kept.append(ground.numbers)
         far.follow(1000 * place)
     sizes = {ground.window.size, far.window.size}
-    holds = sizes == {24 * 24} and kept[-1] - 576 < 2 * 400 and kept[200] < kept[-1] and far.numbers == 576
-    return Finding(holds, say(simulated=ground.window.size, kept=kept[-1], untouched=far.numbers - 576))
+    holds = (
+        sizes == {24 * 24}
+        and sizes_kept[-1] - 576 < 2 * 400
+        and sizes_kept[200] < sizes_kept[-1]
+        and far.numbers == 576
+    )
+    return Finding(holds, say(simulated=ground.window.size, kept=sizes_kept[-1], untouched=far.numbers - 576))
 
 
 @claim("One slide and one stroke are those of loops over cells, to 1e-12.")
