@@ -189,7 +189,8 @@ class Die:
         """The shares that are wanted, `[OUTLETS]`."""
         if self.even:
             return np.full(OUTLETS, 1 / OUTLETS)
-        return shares(Key.of(seed).derive("die").numpy().uniform(-RANGE, RANGE, (1, len(MOVABLE))))[0]
+        moves = Key.of(seed).derive("die").numpy().uniform(-RANGE, RANGE, (1, len(MOVABLE)))
+        return np.asarray(shares(moves)[0], np.float64)
 
     def oracle(self, seed: int) -> BestValue:
         """What is misplaced at first, in `UNIT`s, for a drawn target is the flow of some shape."""

@@ -80,12 +80,12 @@ def _by_hand(moves: Array) -> list[float]:
 
     def resistance(first: Array, second: Array) -> float:
         """Of a channel between two straight walls before the deformation, each from a point to another `[2, 2]`."""
-        total, walls = 0.0, []
+        total, walls = 0.0, list[list[Array]]()
         for place in np.linspace(0, 1, 9):
             walls.append([_casteljau(control, *((1 - place) * ends[0] + place * ends[1])) for ends in (first, second)])
         for before, after in itertools.pairwise(walls):
             wide = (np.hypot(*(before[0] - before[1])) + np.hypot(*(after[0] - after[1]))) / 2
-            total += 12 * np.hypot(*(sum(after) - sum(before))) / 2 / wide**3
+            total += 12 * np.hypot(*(after[0] + after[1] - before[0] - before[1])) / 2 / wide**3
         return total
 
     along, out = [], []

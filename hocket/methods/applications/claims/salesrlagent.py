@@ -151,7 +151,7 @@ def _agent(seed: int, shown: Array) -> Array:
     policy, rows = parts.lead.policy, shown.reshape(-1, FEATURES).astype(np.float32)
     assert isinstance(policy, ControlPolicy)
     action = policy.sample(rows, np.zeros((len(rows), policy.draws)), np.zeros(len(rows), np.float32))[0]
-    return (np.clip(action[:, 0], -1, 1).reshape(shown.shape[:2]) + 1) / 2
+    return np.asarray((np.clip(action[:, 0], -1, 1).reshape(shown.shape[:2]) + 1) / 2, np.float64)
 
 
 def _network(shown: Array, bought: Array) -> torch.nn.Module:

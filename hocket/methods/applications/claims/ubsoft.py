@@ -17,6 +17,7 @@ from hocket.methods.applications.ubsoft import (
     SIDE,
     Array,
     Blades,
+    Block,
     Ground,
     Push,
     earned,
@@ -50,7 +51,7 @@ def _tour(count: int) -> Array:
 
 @claim("No sand is made or lost, through strokes and slides and blocks that are frozen and made fine again, to 1e-9.")
 def no_sand_is_made_or_lost() -> Finding:
-    book, frozen, melted, worst = Push().open(1), set(), 0, 0.0
+    book, frozen, melted, worst = Push().open(1), set[Block](), 0, 0.0
     book.reset([0], [0])
     for move in _tour(40):
         book.step([move[None]], LIVE)
