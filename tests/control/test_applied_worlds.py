@@ -14,7 +14,9 @@ from hocket.lab.exact.worlds import world
 from hocket.tasks.joint import JointTask
 
 
-@pytest.mark.parametrize("name", ["dse?block=3", "channel?length=3", "fleet?agents=3&length=3"])
+@pytest.mark.parametrize(
+    "name", ["dse?block=3", "channel?length=3", "fleet?agents=3&length=3", "die?length=3", "sales?length=3"]
+)
 def test_an_episode_does_not_depend_on_the_other_copies(name: str) -> None:
     played = []
     for width, slot in ((1, 0), (3, 2)):
@@ -46,6 +48,15 @@ def test_an_episode_does_not_depend_on_the_other_copies(name: str) -> None:
         ("dse?interaction=-1", "interaction = -1.0; it is at least 0"),
         ("channel?length=1", "at least 2 steps of the pumps, not 1"),
         ("fleet?agents=1", "at least 2 vehicles"),
+        ("die?length=0", "at least 1 change of the shape, not 0"),
+        ("sales?length=0", "a dialogue has at least 1 turn"),
+        ("sales?shift=2", "shift = 2.0; it is from 0 to 1"),
+        ("push?reach=0", "reach = 0; both are at least 1"),
+        ("push?away=30", "away = 30; it is above 3 and at most 20 cells"),
+        ("prompts?shots=0", "length = 6, shots = 0; both are at least 1"),
+        ("glass:two", "'two' is no number of stations; take glass:4"),
+        ("glass:0", "0 stations and 12 sheets; both are at least 1"),
+        ("glass:2?robot=fast", "no robot 'fast'; choose from standard, swift, heavy"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(name: str, why: str) -> None:
