@@ -36,6 +36,7 @@ OF_BOTH = (
     "chat",
     "date",
     "lora",
+    "tower",
     "memory",
     "checkpoint",
     "track",

@@ -106,6 +106,8 @@ def load_policy(
     )
     move(policy.module, device_of(config), name)
     policy.end_of_turn = Chat(policy.tokenizer).stops
+    if config.tower.lr is not None:
+        policy.train_tower(config.tower.lr)
     if config.router_replay and not columns_of(policy.model):
         kind = policy.model.config.model_type
         raise ConfigurationError(f"router_replay: no router of this {kind} model is known; drop the setting")
@@ -130,6 +132,8 @@ def load_scorer(
         raise ConfigurationError(
             f"weights = {config.weights!r}: policy {name!r} is a scorer, which is trained in fp32; drop weights"
         )
+    if config.tower.lr is not None:
+        raise ConfigurationError(f"tower.lr: policy {name!r} is a scorer, which reads words alone; drop tower.lr")
     policy = Scorer.from_pretrained(
         model_path(model or config.model),
         name=name,
