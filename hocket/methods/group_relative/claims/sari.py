@@ -174,12 +174,12 @@ def figures_of(run: PicturedRun, n: int) -> list[float]:
 
 
 @claim(
-    "From 40 lessons sampled answers to unheard melodies get better, in the sections; without lessons none are found; "
-    "that easy questions come first is worth less than 10 points either way.",
+    "After 40 lessons 24 steps bring more sampled answers into the sections, and right ones become no fewer; without "
+    "lessons none are found. Easy questions first are worth less than 10 points either way. That it is right more often "
+    "was not seen.",
     slow=True,
-    learns=True,
 )
-def from_lessons_sampled_answers_get_better() -> Finding:
+def after_lessons_more_answers_are_in_the_sections() -> Finding:
     steps, n, task, right = 24, 120, "reasoned-tones", dict[str, list[float]]()
     with tempfile.TemporaryDirectory() as folder:
         model = taught(task, 40, Path(folder), model="nano-audio")
@@ -190,8 +190,9 @@ def from_lessons_sampled_answers_get_better() -> Finding:
             silent = run.blind(n).success
         cold = PicturedRun.of(SARI, task, model="nano-audio").train(6)
         right["no lessons, 6 steps"] = figures_of(cold, n)
-    holds = right["easy"][1] > right["lessons"][1] + 0.1 and abs(right["easy"][1] - right["shuffled"][1]) < 0.1
-    holds &= right["easy"][2] > 0.9 and right["no lessons, 6 steps"][2] == 0 and silent < 0.4
+    lessons, easy, shuffled = right["lessons"], right["easy"], right["shuffled"]
+    holds = easy[2] > lessons[2] + 0.1 and easy[1] > lessons[1] - 0.05 and abs(easy[1] - shuffled[1]) < 0.1
+    holds &= right["no lessons, 6 steps"][2] == 0 and silent < 0.4
     return Finding(holds, lines(greedy_sampled_and_in_sections=right, silence=silent))
 
 

@@ -104,12 +104,11 @@ def lessons_describe_the_picture_and_end_right() -> Finding:
 
 
 @claim(
-    "From the same cold start, stages are right no less often than the full length from the first step on at equal "
-    "sampled tokens, in shorter answers; both gain on the cold start; blind they guess.",
+    "From the same cold start, at 120,000 sampled tokens, stages end in shorter answers than the full length from the "
+    "first step on, and as right within 10 points; blind they guess. That they are right more often was not seen.",
     slow=True,
-    learns=True,
 )
-def stages_are_right_no_less_often_at_equal_tokens() -> Finding:
+def stages_end_in_shorter_answers_at_equal_tokens() -> Finding:
     n, task, budget = 100, "bridged-digits", 120_000.0
     whole = {"rollout.shares": (1.0,), "rollout.sizes": (8,)}
     with tempfile.TemporaryDirectory() as folder:
@@ -118,7 +117,7 @@ def stages_are_right_no_less_often_at_equal_tokens() -> Finding:
         run, staged, short = success_by_tokens(VISION_R1.but({"rollout.every": 5}), task, model, budget, n)
         blind = run.blind(n).success
         _, full, long = success_by_tokens(VISION_R1.but(whole), task, model, budget, n)
-    holds = staged > before + 0.05 and staged > full - 0.05 and short < long and blind < 0.4
+    holds = abs(staged - full) < 0.1 and short < 0.95 * long and blind < 0.4
     right = {"cold_start": [before, length], "staged": [staged, short], "full_length": [full, long]}
     return Finding(holds, lines(right_and_tokens=right, blind=blind))
 

@@ -128,7 +128,8 @@ SARI = GRPO_KL.but(
         "pass rates": "measured by the first pass over a pool of 96 questions, from which it learns too, and again by "
         "every later pass; curriculum.order = shuffled leaves the order out",
     },
-    note="shown on drawn recordings of tones; the paper has recordings of the world",
+    note="shown on drawn recordings of tones; the paper has recordings of the world; in 24 steps answers came into the "
+    "sections and were not right more often, whatever the order",
     curriculum=PassRateOrder(),
     shaping=(SectionFormat(),),
 )

@@ -133,7 +133,8 @@ VISION_R1 = GRPO_KL.but(
         "format": "a filled thought and one answer in tags (shaping.0.thought)",
     },
     note="shown on questions about handwriting, where a script writes the cold start; the paper has mathematics with "
-    "pictures, and two language models write it",
+    "pictures, and two language models write it; at equal sampled tokens stages made answers shorter, not more often "
+    "right",
     rollout=ThinkingStages(),
     shaping=(FormatAndAnswer(),),
 )
