@@ -175,8 +175,8 @@ def figures_of(run: PicturedRun, n: int) -> list[float]:
 
 @claim(
     "After 40 lessons 24 steps bring more sampled answers into the sections, and right ones become no fewer; without "
-    "lessons none are found. Easy questions first are worth less than 10 points either way. That it is right more often "
-    "was not seen.",
+    "lessons none are found. Easy questions first are worth less than 10 points either way. That it is right more "
+    "often was not seen.",
     slow=True,
 )
 def after_lessons_more_answers_are_in_the_sections() -> Finding:
