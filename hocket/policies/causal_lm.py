@@ -29,7 +29,7 @@ from hocket.policies.shared_base import SharedBaseCache, read_frozen, shared_clo
 from hocket.policies.stored_weights import Storage, train_in_half
 from hocket.policies.templates import TemplateSettings
 from hocket.policies.value_head import ValueHead, has_value_head
-from hocket.policies.vision import vision_of
+from hocket.policies.vision import copy_weights, save_model, vision_of
 from hocket.stages import Policy
 from hocket.types import COMPARED, Evaluation, Quantity
 
@@ -82,11 +82,31 @@ class CausalLM(LanguageModel):
         return policy
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """Trainable parameters by part: `policy`, and `value` when there is a value head."""
+        """Trainable parameters by part: `policy`, `tower` where that is trained, `value` when there is a value head."""
         groups = {"policy": [parameter for parameter in self.model.parameters() if parameter.requires_grad]}
+        if self.tower is not None:
+            groups["tower"] = [weight for weight in self.tower.parameters() if weight.requires_grad]
         if self._module.value_head is not None:
             groups["value"] = list(self._module.value_head.parameters())
         return groups
+
+    def train_tower(self, lr: float) -> None:
+        """Has the tower that reads pictures or sounds learn as well, at a rate of its own.
+
+        Raises:
+            ConfigurationError: when the model has none, or has an adapter, with which a reference shares the tower.
+        """
+        vision = vision_of(self.model)
+        if vision is None:
+            raise ConfigurationError(
+                f"tower.lr: the model of policy {self.name!r} reads words alone and has no tower; drop tower.lr, or "
+                "choose a model that reads pictures or sounds, such as --model nano-vlm"
+            )
+        if self.lora:
+            raise ConfigurationError("tower.lr: an adapter trains the language part alone; drop tower.lr or lora")
+        if self.model.dtype is not torch.float32:
+            raise ConfigurationError("tower.lr: a tower is trained in fp32; drop tower.lr or weights")
+        self._module.tower, self.tower_lr = vision.train(), lr
 
     # ------------------------------------------------------------ what it says about a batch
 
@@ -183,11 +203,7 @@ class CausalLM(LanguageModel):
         folder.mkdir(parents=True, exist_ok=True)
         with self.residence.whole():
             with without_progress_bars(), self.applied():
-                merged, vision = merged_state(self.model) if self.lora else None, vision_of(self.model)
-                if vision is None:
-                    self.model.save_pretrained(str(folder), state_dict=merged)
-                else:
-                    vision.save(folder, merged)
+                save_model(self.model, folder, merged_state(self.model) if self.lora else None)
             if self.lora and self.adapted:
                 save_adapter(self.model, folder / "adapter")
             if self.value_head is not None:
@@ -206,7 +222,7 @@ class CausalLM(LanguageModel):
         elif not self.lora:
             stored = read_model(str(folder), next(self.model.parameters()).dtype)
             try:
-                self.model.load_state_dict(stored.state_dict())
+                copy_weights(self.model, stored)
             except RuntimeError as error:
                 raise ConfigurationError(
                     f"the model in {str(folder)!r} has another shape than policy {self.name!r}; load one saved by it"

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from hocket.policies.loading import read_model, without_progress_bars
+from hocket.policies.vision import copy_weights, save_model
 
 
 @runtime_checkable
@@ -37,7 +38,7 @@ class ModelCopies:
         """Makes the copy of this name equal to `model`."""
         with torch.inference_mode(False), torch.no_grad():
             if name in self._models:
-                self._models[name].load_state_dict(model.state_dict())
+                copy_weights(self._models[name], model)
             else:
                 with without_gradients(model):
                     self._models[name] = copy.deepcopy(model).requires_grad_(False)
@@ -52,13 +53,13 @@ class ModelCopies:
         """Writes every copy as an HF model folder inside `folder`."""
         for name, model in self._models.items():
             with without_progress_bars():
-                model.save_pretrained(str(folder / name))
+                save_model(model, folder / name)
 
     def load(self, folder: Path, model: nn.Module) -> None:
         """Reads what `save` wrote, into copies of `model`."""
         for file in sorted(folder.glob("*/config.json")):
             held = self.get(file.parent.name, model)
-            held.load_state_dict(read_model(str(file.parent), held.dtype).state_dict())
+            copy_weights(held, read_model(str(file.parent), held.dtype))
 
 
 @contextmanager

@@ -36,11 +36,13 @@ from hocket.policies.vision import vision_of
 
 
 class LanguageModule(nn.Module):
-    """All weights of a policy: the language model, and the value head once one is required."""
+    """All weights of a policy: the language model, its tower if that may change, and the value head once required."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
+        vision = vision_of(model)
+        self.tower: nn.ModuleDict | None = None if vision is None else vision.tower
         self.value_head: ValueHead | None = None
 
 
@@ -65,6 +67,7 @@ class LanguageModel:
         precision: what layers multiply in, for sampler and learner alike; see `hocket.policies.family.Precision`.
         lora: whether there is an adapter. adapted: whether it takes part; a reference's does not.
         residence: where the weights are.
+        tower_lr: the learning rate of the tower that reads pictures or sounds; None where that is not trained.
         end_of_turn: tokens that end a turn by the chat template, where the model itself does not name them.
         divergence: what is evaluated as `Quantity.DIVERGENCE`. reference_view: the batch as the reference reads it for
             that, where its prompts are others.
@@ -99,6 +102,7 @@ class LanguageModel:
         self.divergence: Divergence | None = None
         self.reference_view: Callable[[Batch], Batch] | None = None
         self.residence: Residence = HERE
+        self.tower_lr: float | None = None
         self.lora = bool(adapted_layers(model))
         self.adapted = self.lora if adapted is None else adapted
         self._module = LanguageModule(model.eval())
@@ -118,6 +122,11 @@ class LanguageModel:
     def model(self) -> Any:
         """The `transformers` model."""
         return self._module.model
+
+    @property
+    def tower(self) -> nn.ModuleDict | None:
+        """What reads pictures or sounds, by parts, where it may change."""
+        return self._module.tower
 
     @property
     def value_head(self) -> ValueHead | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -30,6 +31,22 @@ class LoraSettings:
     def __post_init__(self) -> None:
         if self.rank < 1:
             raise ValueError(f"rank must be at least 1, not {self.rank}")
+
+
+@dataclass(frozen=True)
+class TowerSettings:
+    """What of a model reads pictures or sounds, tower and projector.
+
+    Attributes:
+        lr: its learning rate, which follows the update's schedule; None leaves it as it is, so that each picture is
+            encoded once a run.
+    """
+
+    lr: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.lr is not None and not 0 < self.lr < math.inf:
+            raise ValueError(f"lr must be positive and finite, not {self.lr}")
 
 
 @dataclass(frozen=True)

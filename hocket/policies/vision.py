@@ -1,8 +1,9 @@
 """Models that read pictures or sounds: their language part as a policy's model, and the features in its embedding.
 
-The tower and its projector are the model's own, called by its own method, and stay as they are: they are not trained.
-So a picture is encoded once a run. Pictures are encoded in buckets of a fixed size, filled up with copies, so that the
-numbers of one do not depend on which others are read beside it.
+The tower and its projector are the model's own, called by its own method. Unless they are trained, a picture is encoded
+once a run; else once for each version of their weights, and again with gradient wherever one is computed. Pictures are
+encoded in buckets of a fixed size, filled up with copies, so that the numbers of one do not depend on which others are
+read beside it.
 """
 
 from __future__ import annotations
@@ -63,23 +64,49 @@ class Vision:
 
     Args:
         whole: the model of `transformers`. reader: its processor.
+
+    Attributes:
+        tower: the parts that read, tower and projector, where they may change; None where they never do.
     """
 
     def __init__(self, whole: Any, reader: MediaReader) -> None:
         self.whole, self.reader = whole, reader
+        self.tower: nn.ModuleDict | None = None
+        self._fixed = frozenset(name for name, weight in whole.named_parameters() if not weight.requires_grad)
         whole.requires_grad_(False)
-        self._features = _Features()
+        self._features, self._version = _Features(), tuple[tuple[int, int], ...]()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Vision:
-        """The tower is shared, since it never changes; the language part is that of the copied model."""
+        """The language part is the copied model's; a tower that never changes is shared. Copies are not trained."""
         copied = copy.copy(self)
         memo[id(self)] = copied
         language = {id(weight) for part in self._language() for weight in (*part.parameters(), *part.buffers())}
         for weight in (*self.whole.parameters(), *self.whole.buffers()):
-            if id(weight) not in language:
+            if id(weight) not in language and self.tower is None:
                 memo[id(weight)] = weight
         copied.whole = copy.deepcopy(self.whole, memo)
+        if self.tower is not None:
+            copied.tower = copied._parts().requires_grad_(False)
+            copied._features = _Features()
         return copied
+
+    def train(self) -> nn.ModuleDict:
+        """Has tower and projector take part in training, but for weights that the model fixes; they by their names."""
+        self.tower = self._parts()
+        inside = {id(weight) for weight in self.tower.parameters()}
+        for name, weight in self.whole.named_parameters():
+            if id(weight) in inside:
+                weight.requires_grad_(name not in self._fixed)
+        return self.tower
+
+    def load(self, other: Vision) -> None:
+        """Takes over the weights of the tower and projector of another model of the same shape.
+
+        Raises:
+            RuntimeError: when the shapes differ.
+        """
+        if self.tower is not None and other.whole is not self.whole:
+            self.tower.load_state_dict(other._parts().state_dict())
 
     def embedded(self, embed: Callable[[Tensor], Tensor], token: Tensor) -> Tensor:
         """Tokens `[..]` as `embed` reads them, `[.., H]`, and those of pictures as their features."""
@@ -91,7 +118,13 @@ class Vision:
         return x
 
     def features(self, pictures: Sequence[str]) -> list[Tensor]:
-        """The features of processed pictures, `[tokens, H]` each, without gradient."""
+        """The features of processed pictures, `[tokens, H]` each, with gradient if one is wanted of the tower."""
+        if self.tower is not None:
+            if torch.is_grad_enabled() and any(weight.requires_grad for weight in self.tower.parameters()):
+                return self._traced(pictures)
+            version = tuple((weight.data_ptr(), weight._version) for weight in self.tower.parameters())
+            if version != self._version:
+                self._features, self._version = _Features(), version
         missing = [picture for picture in dict.fromkeys(pictures) if picture not in self._features]
         with torch.inference_mode(False), torch.no_grad():
             for alike in self._buckets(missing):
@@ -115,6 +148,16 @@ class Vision:
                 state[name.replace("model.", inside, 1) if name.startswith("model.") else name] = value
         self.whole.save_pretrained(str(folder), state_dict=state)
         self.reader.save(folder)
+
+    def _traced(self, pictures: Sequence[str]) -> list[Tensor]:
+        """Features with gradient, which are not kept."""
+        different = list(dict.fromkeys(pictures))
+        rows = {
+            picture: features
+            for alike in self._buckets(different)
+            for picture, features in zip(alike, self._encoded(alike), strict=False)
+        }
+        return [rows[picture] for picture in pictures]
 
     def _rows(self, numbers: list[int]) -> Tensor:
         tokens = [MEDIA.token(number) for number in numbers]
@@ -162,6 +205,12 @@ class Vision:
         features = self.whole.get_image_features(**stacked).pooler_output
         return (torch.cat(list(features)) if isinstance(features, (list, tuple)) else features).flatten(0, -2)
 
+    def _parts(self) -> nn.ModuleDict:
+        """The parts that read, by their names in the model."""
+        language = self.whole.get_decoder()
+        parts = {name: part for name, part in self.whole.model.named_children() if part is not language}
+        return nn.ModuleDict({name: part for name, part in parts.items() if any(True for _ in part.parameters())})
+
     def _language(self) -> tuple[nn.Module, nn.Module]:
         return self.whole.get_decoder(), self.whole.get_output_embeddings()
 
@@ -200,6 +249,27 @@ def vision_of(model: Any) -> Vision | None:
     """What a model reads pictures with; None for a model of words alone."""
     vision: Vision | None = model.__dict__.get("vision")
     return vision
+
+
+def save_model(model: Any, folder: Path, language: dict[str, Tensor] | None = None) -> None:
+    """Writes a model's folder, with what it reads pictures by. `language` is its own state, if not as it is."""
+    vision = vision_of(model)
+    if vision is None:
+        model.save_pretrained(str(folder), state_dict=language)
+    else:
+        vision.save(folder, language)
+
+
+def copy_weights(model: Any, source: Any) -> None:
+    """Sets all weights of a model to those of another, its tower's included.
+
+    Raises:
+        RuntimeError: when the shapes differ.
+    """
+    model.load_state_dict(source.state_dict())
+    vision, other = vision_of(model), vision_of(source)
+    if vision is not None and other is not None:
+        vision.load(other)
 
 
 def embedding_inputs(model: Any, ids: Tensor) -> dict[str, Tensor]:

@@ -38,6 +38,9 @@ PREFIX = "lessons:"
 RATE = 3e-3
 """The learning rate of lessons for the shipped model, at which some forty steps teach a form."""
 
+READING = 1e-3
+"""The same for the shipped models that read pictures or sounds."""
+
 ADAPTED, WHOLE = 5e-4, 5e-5
 """The learning rate of lessons for other models, measured with an adapter of SmolLM2-135M; a tenth for full weights.
 

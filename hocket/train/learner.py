@@ -31,6 +31,7 @@ from hocket.train.oom_retry import MemoryRetry
 from hocket.train.optimisers import fitted
 from hocket.train.reference_cache import ReferenceCache
 from hocket.train.settings import OptimiserSettings
+from hocket.train.tower_rate import moving, with_tower_rate
 from hocket.types import Evaluation, Quantity
 from hocket.update.gradient import GradientStep
 from hocket.update.problem import Problem
@@ -155,7 +156,7 @@ class Learner:
         copied = policy if frozen or not recipe.wants_reference else policy.frozen_copy()
         self.reference: Policy | None = copied if recipe.wants_reference else None
         self.reference_cache = ReferenceCache()
-        made = recipe.update.optimiser(policy)
+        made = with_tower_rate(recipe.update.optimiser(policy), policy)
         self.optimiser = made if frozen else fitted(made, policy, optimiser or OptimiserSettings(), key or Key.of(0))
         self.agreement: Agreement | None = None
         self.idle: list[str] = []
@@ -230,7 +231,7 @@ class Learner:
         """An update by a gradient for each of `minibatches` parts of rows with credit."""
         problem = self._problem(batch.of_policy(self.policy.name), self.recipe.update.lr_factor(step, self.total_steps))
         problem.dealt, problem.watch = minibatches, watch
-        metrics = self.recipe.update.step(problem, key)
+        metrics = moving(self.policy, lambda: self.recipe.update.step(problem, key))
         if "update" in self.memory:
             self.memory = {**self.memory, "update": problem.memory}
         self.policy.version += 1
@@ -255,7 +256,7 @@ class Learner:
             if not isinstance(self.recipe.update, GradientStep):
                 agreed = self._agree(problem, mine)  # Such a step may change weights before its first gradient.
             with nullcontext() if self.group is None else self.group.updating(self, mine, key, step):
-                metrics = self.recipe.update.step(problem, key)
+                metrics = moving(self.policy, lambda: self.recipe.update.step(problem, key))
             if "update" in self.memory:
                 self.memory = {**self.memory, "update": problem.memory}
         else:

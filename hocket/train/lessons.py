@@ -17,7 +17,7 @@ from hocket.stages import Stateful, Task
 from hocket.tasks.lessons import ADAPTED, PREFIX, Lessons, LessonTask, lessons_of
 from hocket.train.config import Pairs, configure, is_of_recipe, settled
 from hocket.train.examples import replayed
-from hocket.train.models import is_shipped
+from hocket.train.models import is_shipped, is_shipped_reader
 from hocket.train.settings import Config, as_recipe
 from hocket.train.suggestions import is_open
 
@@ -36,6 +36,7 @@ OF_BOTH = (
     "chat",
     "date",
     "lora",
+    "tower",
     "memory",
     "checkpoint",
     "track",
@@ -113,13 +114,18 @@ def _planned(pairs: Pairs, name: str, lessons: Lessons, task: Task, steps: int) 
     if settings.get("steps") is None and length_suited is not None:
         length = length_suited
     first = {"name": SETTING, "recipe": "sft", "steps": steps, "task": PREFIX + name}
-    if "update.lr" in settings and not _is_shipped(settings):
+    if "update.lr" in settings and not _is_shipped(settings) and not is_shipped_reader(*_model(settings)):
         first["update.lr"] = settings["update.lr"]
     return [*common, ("plan", [first, {"recipe": recipe, "steps": length, **after, "task": name}])]
 
 
 def _is_shipped(settings: Mapping[str, Any]) -> bool:
-    return is_shipped(settings.get("model", Config.model), settings.get("runs", Config.runs))
+    return is_shipped(*_model(settings))
+
+
+def _model(settings: Mapping[str, Any]) -> tuple[str, str]:
+    """The run's model, and the folder of runs that it may be one of."""
+    return settings.get("model", Config.model), settings.get("runs", Config.runs)
 
 
 def _suited(lessons: Lessons, recipe: Recipe, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -60,11 +60,29 @@ def is_shipped(model: str, runs: str) -> bool:
     if model == Config.model or model.startswith("phase:"):
         return True
     file = Path("" if is_gguf(model) else model_folder(model, runs)) / "config.json"
-    return file.is_file() and _shape(file) == _shape(BASE / "config.json")
+    return file.is_file() and _shape(_settings(file)) == _shape(_settings(BASE / "config.json"))
 
 
-def _shape(file: Path) -> list[Any]:
-    settings = json.loads(file.read_text(encoding="utf-8"))
+def is_shipped_reader(model: str, runs: str) -> bool:
+    """Whether a model is the shipped nano with a tower that reads pictures or sounds, or of its shape."""
+    from hocket.nano import SHIPPED
+    from hocket.policies.gguf import is_gguf
+
+    if model.startswith("phase:") or is_gguf(model):
+        return False
+    file = Path(model_folder(model, runs)) / "config.json"
+    language = _settings(file).get("text_config") if file.is_file() else None
+    return language is not None and _shape(language) == _shape(
+        _settings(SHIPPED["nano-vlm"] / "config.json")["text_config"]
+    )
+
+
+def _settings(file: Path) -> dict[str, Any]:
+    settings: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return settings
+
+
+def _shape(settings: dict[str, Any]) -> list[Any]:
     return [settings.get(name) for name in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")]
 
 
@@ -106,6 +124,8 @@ def load_policy(
     )
     move(policy.module, device_of(config), name)
     policy.end_of_turn = Chat(policy.tokenizer).stops
+    if config.tower.lr is not None:
+        policy.train_tower(config.tower.lr)
     if config.router_replay and not columns_of(policy.model):
         kind = policy.model.config.model_type
         raise ConfigurationError(f"router_replay: no router of this {kind} model is known; drop the setting")
@@ -130,6 +150,8 @@ def load_scorer(
         raise ConfigurationError(
             f"weights = {config.weights!r}: policy {name!r} is a scorer, which is trained in fp32; drop weights"
         )
+    if config.tower.lr is not None:
+        raise ConfigurationError(f"tower.lr: policy {name!r} is a scorer, which reads words alone; drop tower.lr")
     policy = Scorer.from_pretrained(
         model_path(model or config.model),
         name=name,

@@ -17,7 +17,7 @@ from hocket.agents.workflows.episode import Limits
 from hocket.core.aliases import present
 from hocket.core.components import field_types, from_plain, is_component, replaced_all, to_plain
 from hocket.core.errors import ConfigurationError, nearest
-from hocket.policies.settings import LoraSettings, NetworkSettings
+from hocket.policies.settings import LoraSettings, NetworkSettings, TowerSettings
 from hocket.policies.templates import TemplateSettings
 from hocket.recipe import Recipe
 from hocket.recipes import find
@@ -342,6 +342,7 @@ class Config:
             metric `routes/differing` is the share that would go elsewhere.
         device: of language models: `cpu`, `cuda` or `cuda:N`; `auto` takes an accelerator if there is one.
         memory: the memory use of the learner. network: the networks of control policies.
+        tower: whether what reads pictures or sounds is trained too; metrics `moved/PART` say how far each part moved.
         leaves: into how many parts of whole groups a gradient is split, a power of two. The parts are summed in a
             binary tree, so that with the same leaves any number of learners gives the same bits.
         cluster: `local` for processes of this machine, `auto` for the Ray cluster of this node, `ray://HOST:PORT` for a
@@ -383,6 +384,7 @@ class Config:
     chat: Mapping[str, Any] = field(default_factory=dict)
     date: str | None = None
     lora: LoraSettings | None = None
+    tower: TowerSettings = TowerSettings()
     roles: Mapping[str, RoleSettings] = field(default_factory=dict)
     plan: tuple[Phase, ...] = ()
     track: tuple[str, ...] = ()
@@ -416,6 +418,8 @@ class Config:
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise ValueError(f"device = {self.device!r}: choose auto, cpu, cuda or cuda:N")
         self._check_weights()
+        if self.tower.lr is not None and (self.shard or self.differences):
+            raise ValueError("tower.lr: shares and differences are of language models alone; drop it, or them")
         if self.leaves < 1 or self.leaves & (self.leaves - 1):
             raise ValueError(f"leaves must be a power of two, as 1, 2, 4 or 8, not {self.leaves}")
         if self.cluster is not None and not re.fullmatch(PLACES, self.cluster):

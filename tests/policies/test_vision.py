@@ -11,6 +11,7 @@ import torch
 
 from hocket.agents.workflows.chat import Chat
 from hocket.core import media
+from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.media import FIRST, MEDIA, MediaStore, picture_id, with_pictures
@@ -21,6 +22,7 @@ from hocket.policies.causal_lm import CausalLM
 from hocket.policies.picture_reader import PictureReader
 from hocket.policies.settings import LoraSettings
 from hocket.policies.vision import Vision, language_part
+from hocket.train.tower_rate import moving, with_tower_rate
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 WORDS = "What is shown? "
@@ -166,6 +168,66 @@ class TestAgreement:
         assert parts[0].multi_modal_projector.linear_1.weight is parts[1].multi_modal_projector.linear_1.weight
         assert parts[1].language_model is copied.model.model
         assert torch.equal(evaluated(copied, [turn]), evaluated(merged, [turn]))
+
+
+class TestTrainedTower:
+    """A tower that learns: its gradient, its own rate, and that no older numbers are read."""
+
+    def test_its_gradient_is_that_of_the_models_own_pass(self, folder: Path) -> None:
+        policy = policy_at(folder)
+        policy.train_tower(1e-3)
+        turn = sampled(policy, [prompt(policy, tiny_vision.picture(1))])[0]
+        batch = pack([Trajectory(Scenario("s"), [turn], terminated=True)])
+        policy.evaluate(batch, {Quantity.LOGP}).get(Quantity.LOGP).sum().backward()
+        weights = dict(policy.tower.named_parameters())
+        gradients = {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
+        assert {name.split(".")[0] for name in gradients} == {"vision_tower", "multi_modal_projector"}
+        for weight in weights.values():
+            weight.grad = None
+        vision, reader, tokens = policy.model.vision, policy.model.vision.reader, [*turn.observation, *turn.action]
+        own = torch.tensor([[reader.token_id if token >= FIRST else token for token in tokens]])
+        inputs = reader.inputs(MEDIA.token(max(tokens)).picture)
+        logits = vision.whole(input_ids=own, **inputs).logits[0, -1 - len(turn.action) : -1]
+        logits = logits.index_fill(-1, torch.tensor([reader.token_id]), -torch.inf)
+        logits.log_softmax(-1).gather(-1, torch.from_numpy(turn.action)[:, None]).sum().backward()
+        assert all(torch.allclose(weights[name].grad, due, rtol=1e-3, atol=1e-4) for name, due in gradients.items())
+
+    def test_what_is_sampled_is_learnt_from_after_a_step_as_well(self, folder: Path, tmp_path: Path) -> None:
+        policy = policy_at(folder)
+        policy.train_tower(1e-2)
+        reference = policy.frozen_copy()
+        contexts = [prompt(policy, tiny_vision.picture(seed)) for seed in (1, 2)]
+        optimiser = with_tower_rate(torch.optim.SGD([*policy.module.parameters()], lr=1e-30), policy)
+        assert [group["lr"] for group in optimiser.param_groups] == [1e-30, 1e-2]
+        for _ in range(2):
+            turns = sampled(policy, contexts)
+            logp = evaluated(policy, turns)
+            assert torch.equal(logp, torch.from_numpy(np.concatenate([turn.logp for turn in turns])))
+            batch = pack([Trajectory(Scenario("s"), [turn], terminated=True) for turn in turns])
+
+            def update(batch: Batch = batch) -> dict[str, float]:
+                optimiser.zero_grad()
+                policy.evaluate(batch, {Quantity.LOGP}).get(Quantity.LOGP).sum().backward()
+                optimiser.step()
+                return {"loss": 0.0}
+
+            moved = moving(policy, update)
+            assert moved["moved/language"] < 1e-12
+            assert min(moved["moved/vision_tower"], moved["moved/multi_modal_projector"]) > 1e-6
+            policy.version += 1
+        fresh = policy_at(folder)
+        assert torch.equal(evaluated(reference, turns), evaluated(fresh, turns))
+        assert (evaluated(policy, turns) - evaluated(fresh, turns)).abs().max() > 1e-3
+        policy.save(tmp_path / "saved")
+        fresh.train_tower(1e-2)
+        evaluated(fresh, turns)
+        fresh.load(tmp_path / "saved")
+        for other in (fresh, policy_at(tmp_path / "saved"), policy.snapshot()):
+            assert torch.equal(evaluated(other, turns), evaluated(policy, turns))
+
+    def test_what_cannot_be_trained_is_refused(self, folder: Path) -> None:
+        with pytest.raises(ConfigurationError, match="an adapter trains the language part alone"):
+            policy_at(folder, lora=LoraSettings(rank=2)).train_tower(1e-3)
 
 
 class TestIdentity:

@@ -134,6 +134,8 @@ def test_a_model_of_ones_own_has_lessons_where_they_are_asked_for() -> None:
         ({"lora.rank": 16}, (3e-3, 2.5e-4)),
         ({"update.lr": 1e-3}, (3e-3, 1e-3)),
         ({"model": "smollm2"}, (5e-5, None)),
+        ({"model": "nano-vlm"}, (1e-3, None)),
+        ({"model": "nano-audio", "update.lr": 1e-4}, (1e-3, 1e-4)),
         ({"model": "smollm2", "lora.rank": 16}, (5e-4, 5e-4)),
         ({"model": "smollm2", "lora": None}, (5e-5, None)),
         ({"model": "someone/big-model", "lora": True}, (5e-4, 5e-4)),

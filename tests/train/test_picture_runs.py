@@ -35,6 +35,18 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.mark.slow
+def test_a_tower_that_is_trained_resumes_and_shows_how_far_it_moved(settings: list[str], tmp_path: Path) -> None:
+    trained = [*settings, "--tower.lr", "1e-3"]
+    train(tmp_path, "whole", *trained, steps=2)
+    train(tmp_path, "parts", *trained, steps=1)
+    resume(tmp_path, "parts", "--steps", "2")
+    assert weights(tmp_path / "whole") == weights(tmp_path / "parts")
+    assert rows(tmp_path / "whole")[2] == rows(tmp_path / "parts")[2]
+    assert [row["agreement/largest"] for row in rows(tmp_path / "whole")[1:]] == [0.0, 0.0]
+    assert all(row["moved/vision_tower"] > 0 < row["moved/language"] for row in rows(tmp_path / "whole")[1:])
+
+
+@pytest.mark.slow
 def test_an_interrupted_run_ends_with_the_same_numbers(settings: list[str], tmp_path: Path) -> None:
     train(tmp_path, "whole", *settings, steps=2)
     train(tmp_path, "parts", *settings, steps=1)
@@ -63,6 +75,9 @@ def test_what_is_refused_in_a_sentence(settings: list[str], tmp_path: Path) -> N
     said = call(*started, *settings, "--model", "nano")
     assert said.code == 2
     assert "reads words alone; choose a model that reads pictures, such as --model nano-vlm" in said.err
+    said = call(*started, "--task", "sums", "--tower.lr", "1e-4")
+    assert said.code == 2
+    assert "reads words alone and has no tower; drop tower.lr" in said.err
     said = call("eval", "nano", "--task", "sums", "--n", "1", "--blind")
     assert said.code == 2
     assert "--blind is for models that read pictures" in said.err

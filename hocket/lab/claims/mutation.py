@@ -27,7 +27,7 @@ from hocket.core.user_files import load_file
 from hocket.lab.claims.claim import Check
 from hocket.lab.claims.mutants import Mutant, of_code, of_method, of_recipe
 from hocket.lab.claims.reach import PlacedMutant, put_in_functions, reached_by
-from hocket.lab.claims.record import verdicts_of
+from hocket.lab.claims.record import method_of, verdicts_of
 from hocket.lab.claims.registry import checks_of, files
 from hocket.lab.claims.survey import UNSAID, Survey, digest_of, made_from, reasons
 from hocket.recipe import Recipe
@@ -141,8 +141,7 @@ def _module_of(row: str) -> ModuleType:
     """The module of a row's method, or of a user's file."""
     if row.endswith(".py"):
         return load_file(Path(row), "--mutate")
-    file = files()[row]
-    return importlib.import_module(".".join(("hocket.methods", file.parents[1].name, file.stem)))
+    return importlib.import_module(method_of(files()[row]))
 
 
 def mutants_of(module: ModuleType) -> list[Mutant]:

@@ -72,6 +72,11 @@ class OnePolicy(Kind):
                 f"{model}{lora}--workflow and --engine are for language models; task {task.name} is {self.name}, "
                 "so drop them"
             )
+        if config.tower.lr is not None:
+            raise ConfigurationError(
+                f"tower.lr is for language models that read pictures or sounds; task {task.name} is {self.name}, so "
+                "drop it"
+            )
         if config.decoding.guidance != 1.0 and not (self.takes_model or self.guided):
             raise ConfigurationError(
                 f"decoding.guidance is for samplers that read prompts; task {task.name} is {self.name}, so drop it"

@@ -26,14 +26,14 @@ from hocket.policies.denoising.names import SAMPLER
 from hocket.recipe import Recipe
 from hocket.recipes import find as find_recipe
 from hocket.stages import Player, Policy, Reward, Task
-from hocket.tasks.lessons import ADAPTED, PREFIX, RATE, WHOLE, LessonTask
+from hocket.tasks.lessons import ADAPTED, PREFIX, RATE, READING, WHOLE, LessonTask
 from hocket.tasks.text import TextTask
 from hocket.train.journal import Journal
 from hocket.train.kinds.kind import ACCURACY, Kind
 from hocket.train.kinds.mask_filler import MASKED
 from hocket.train.kinds.pictures import described_model, is_masked
 from hocket.train.kinds.pipelines import PIPELINES, is_pipeline
-from hocket.train.models import configured_models, is_shipped, load_policy, load_scorer, model_path
+from hocket.train.models import configured_models, is_shipped, is_shipped_reader, load_policy, load_scorer, model_path
 from hocket.train.roles import policy_of, refuse_strays, settings_by_policy
 from hocket.train.searching import seat_searches
 from hocket.train.settings import Config, RoleSettings
@@ -89,7 +89,8 @@ class Text(Kind):
         settings: dict[str, Any] = {**lengths_of(recipe, config.decoding.max_tokens)}
         if config.task.startswith(PREFIX) and has_path(recipe, "update.lr") and is_open(recipe, "update.lr"):
             other = WHOLE if config.lora is None else ADAPTED
-            settings["update.lr"] = RATE if is_shipped(config.model, config.runs) else other
+            reader = is_shipped_reader(config.model, config.runs)
+            settings["update.lr"] = READING if reader else RATE if is_shipped(config.model, config.runs) else other
         return settings
 
     def models(self, config: Config) -> list[Any]:
