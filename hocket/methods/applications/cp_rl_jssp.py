@@ -9,7 +9,7 @@ solver propagates more. The paper names an off-the-shelf learner supported by a 
 writes the decisions of CP-SAT's schedules as data for `--recipe bc`, from whose policy RLOO goes on. Both are recipes
 of the library, so the row is none:
 
-    hocket train --task shop:6x6 --recipe bc --store.data solved.npz --run solved
+    hocket train --task shop:6x6 --recipe bc --store.data solved.npz --store.length 36 --steps 1 --run solved
     hocket train --task shop:6x6 --recipe rloo --model runs/solved
 """
 

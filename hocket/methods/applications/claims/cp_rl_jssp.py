@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,6 +199,7 @@ CLASSIC = (
     "On 58 classic instances the schedules of the rule that was learnt on drawn shops of 6 by 6 are nearer the optimum "
     "than those of the best of three rules without delay, by more than the interval of the mean difference.",
     slow=True,
+    learns=True,
 )
 def on_classic_instances_the_learnt_rule_is_nearer_the_optimum() -> Finding:
     policy = dispatcher("rloo", TASK, 0, STEPS)
@@ -228,40 +229,35 @@ def _above_optimum(policy: ControlPolicy, name: str) -> list[float]:
 
 
 @claim(
-    "CP-SAT's schedules of 100 drawn shops, made again decision by decision, are optimal; RLOO that begins from an "
-    "imitation of them has shorter schedules of unseen shops after 6 steps than RLOO alone after 24, at 6 by 6 and at "
-    "10 by 10, and the imitation alone is shorter than the best of three rules at 6 by 6.",
+    "CP-SAT's schedules of 100 drawn shops, made again decision by decision, are optimal; an imitation of them, by 100 "
+    "gradients, has shorter schedules of unseen shops than the best of three rules, and as short ones, within .01, as "
+    "RLOO after 24 steps, at 6 by 6 and at 10 by 10.",
     slow=True,
+    learns=True,
 )
-def begun_from_the_solvers_schedules_fewer_steps_suffice() -> Finding:
+def an_imitation_of_the_solvers_schedules_is_as_good_as_rloo() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "solved.npz"
         record_solved(Shop(6, 6), range(0, 200, 2), file)
         paid = np.load(file)["rewards"].reshape(100, -1).sum(1)
-        data = {"store.data": str(file), "store.length": 36, "store.gradients_per_step": 100}
-        imitation = _trained("bc", data, 1)
-    best = max(abs(float(paid[place]) - Shop(6, 6, exact=True).oracle(2 * place).value) for place in range(10))
-    begun = _trained("rloo", {}, 6, imitation)
-    policies = {"alone": dispatcher("rloo", TASK, 0, STEPS), "imitation": imitation, "begun": begun}
-    shown = {
-        f"{name} {size}": float(
-            makespans(Shop(size, size), by_scheduler(resized(one, Shop(size, size).name)), UNSEEN).mean()
+        imitation = _imitation(file)
+    off = max(abs(float(paid[place]) - Shop(6, 6, exact=True).oracle(2 * place).value) for place in range(10))
+    shown, holds = dict[str, float](), off < 1e-9
+    for world in (Shop(6, 6), Shop(10, 10)):
+        ours, alone = (
+            float(makespans(world, by_scheduler(resized(policy, world.name)), UNSEEN).mean())
+            for policy in (imitation, dispatcher("rloo", TASK, 0, STEPS))
         )
-        for name, one in policies.items()
-        for size in (6, 10)
-    }
-    rule = float(makespans(Shop(6, 6), by_rule("mwkr", delay=False), UNSEEN).mean())
-    holds = all(shown[f"begun {size}"] < shown[f"alone {size}"] for size in (6, 10)) and shown["imitation 6"] < rule
-    return Finding(holds and best < 1e-9, say(mwkr=rule, off_optimal=best, **shown))
+        rule = float(makespans(world, by_rule("mwkr", delay=False), UNSEEN).mean())
+        holds &= ours < rule and ours < alone + 0.01
+        shown |= {f"imitation {world.jobs}": ours, f"alone {world.jobs}": alone, f"mwkr {world.jobs}": rule}
+    return Finding(holds, say(off_optimal=off, **shown))
 
 
-def _trained(recipe: str, settings: Mapping[str, Any], steps: int, start: ControlPolicy | None = None) -> ControlPolicy:
-    """A policy that was trained as `hocket train` does, from another's weights."""
+def _imitation(file: Path) -> ControlPolicy:
+    """What `hocket train --recipe bc` makes of a file by 100 gradients on whole episodes."""
     world = tasks.find(TASK)
-    parts = build_parts(configured(find(recipe), TASK, world, {"steps": steps, **settings}), world)
-    policy = cast(ControlPolicy, parts.lead.policy)
-    if start is not None:
-        policy.module.load_state_dict(start.module.state_dict())
-    for step in range(1, steps + 1):
-        run_async(train_step(parts, step))
-    return policy
+    data = {"store.data": str(file), "store.length": 36, "store.gradients_per_step": 100, "steps": 1}
+    parts = build_parts(configured(find("bc"), TASK, world, data), world)
+    run_async(train_step(parts, 1))
+    return cast(ControlPolicy, parts.lead.policy)
