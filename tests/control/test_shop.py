@@ -121,7 +121,7 @@ def test_a_solvers_starts_become_decisions_of_the_world(tmp_path, monkeypatch):
     assert held["actions"].tolist() == [1, 1, 0, 0] * 2
     assert held["terminations"].tolist() == [False, False, False, True] * 2
     assert held["rewards"].reshape(2, 4).sum(1) == pytest.approx([-6 / 5, -6 / 5])
-    assert held["observations"].shape == held["next_observations"].shape == (8, world.seats[0].sight)
+    assert held["observations"].shape == held["next_observations"].shape == (8, world.seats[0].observations)
 
 
 @pytest.mark.parametrize(
