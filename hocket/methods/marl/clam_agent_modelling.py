@@ -94,7 +94,7 @@ class Pooled(Belief):
         """
         weighed, shown = self.weighed(paths.seen), self.shown(paths)
         views = [self.projected(self.given((weighed * shown[..., view : view + 1]).cumsum(-2))) for view in (0, 1)]
-        some = (shown.cumsum(-2) > 0).to(weighed).split(1, -1)  # type: ignore[no-untyped-call]
+        some = torch.split((shown.cumsum(-2) > 0).to(weighed), 1, -1)
         return torch.cat([functional.normalize(one, dim=-1) * part for one, part in zip(views, some, strict=True)], -1)
 
 
