@@ -195,7 +195,8 @@ class Batch:
     Attributes:
         action: `[T]` or `[T, A]`; `MixedActions` where shapes differ. turn: `[T]` in 0..U-1.
         segment: `[T]`, numbered within the turn. version: `[T]`. forced: `[T]` bool.
-        logp: by name (`behaviour`, `proximal`, `reference`, any policy): `RecordedNumbers` `[T]`.
+        logp: by name (`behaviour`, `proximal`, `reference`, any policy): `RecordedNumbers` `[T]`. `sampled` is
+            `behaviour` before the learner filled it in, where it was not known of every decision.
         value: the value of the state before each decision `[T]`, when annotated. entropy: `[T]`, likewise.
             annotations: columns of annotators by name, `[T]` each (see `hocket.core.annotators`).
         parent, agent, role, policy, state, index: per turn `[U]`; parent is -1 at a root, index the turn's place in

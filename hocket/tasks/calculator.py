@@ -33,10 +33,18 @@ class Calculations(TextTask):
         calls: the share of demonstrations (for a first phase of `sft`) that call the tool; the others answer at once.
         call_reward: the reward of a turn for valid calls.
         turns: replies per problem, calls included.
+        lessons: supervised steps before training by default. The shipped model calls once whatever is asked; after
+            lessons it also calls again, or guesses.
     """
 
     def __init__(
-        self, digits: int = 3, listed: bool = True, calls: float = 1.0, call_reward: float = 0.0, turns: int = 3
+        self,
+        digits: int = 3,
+        listed: bool = True,
+        calls: float = 1.0,
+        call_reward: float = 0.0,
+        turns: int = 3,
+        lessons: int = 0,
     ) -> None:
         if not 2 <= digits <= 6:
             raise ConfigurationError(f"task calculator: digits must lie between 2 and 6, not {digits}")
@@ -44,9 +52,12 @@ class Calculations(TextTask):
             raise ConfigurationError(f"task calculator: calls is a share in [0, 1], not {calls}")
         if turns < 1:
             raise ConfigurationError(f"task calculator: turns must be at least 1, not {turns}")
-        self.name = f"calculator?digits={digits}&listed={str(listed).lower()}" + (f"&turns={turns}" * (turns != 3))
+        if lessons < 0:
+            raise ConfigurationError(f"task calculator: lessons must be at least 0, not {lessons}")
+        others = f"&turns={turns}" * (turns != 3) + f"&lessons={lessons}" * (lessons != 0)
+        self.name = f"calculator?digits={digits}&listed={str(listed).lower()}{others}"
         self.digits, self.listed, self.calls, self.call_reward = digits, listed, calls, call_reward
-        self.turns = turns
+        self.turns, self.taught = turns, lessons
 
     @property
     def workflow(self) -> Workflow:
@@ -77,7 +88,7 @@ class Calculations(TextTask):
         """Conversations with any number of repeated calls that the turns allow, or none."""
         return Lessons(
             "calls of the calculator, some of them made again, some left out for a guess",
-            0,
+            self.taught,
             self._lesson,
             then=lambda recipe: THEN,
         )
@@ -118,7 +129,7 @@ def demonstration(expression: str, answer: str, *, called: bool) -> str | list[M
 
 def from_settings(name: str, settings: Mapping[str, str]) -> Calculations:
     """The task with these settings."""
-    known = {"digits": int, "listed": bool, "calls": float, "call_reward": float, "turns": int}
+    known = {"digits": int, "listed": bool, "calls": float, "call_reward": float, "turns": int, "lessons": int}
     return Calculations(**checked(name, settings, known))
 
 

@@ -187,6 +187,9 @@ def annotated_batch(
 ) -> Batch:
     """The trajectories as a batch with the columns that the recipes read, and with measured statistics."""
     batch = pack(trajectories)
+    recorded = batch.logp["behaviour"]
+    if not recorded.complete:
+        batch = batch.but(logp={**batch.logp, "sampled": recorded})
     info = described(trajectories, task=parts.task, player=parts.player, ledger=parts.ledger, reads=reads)
     batch = batch.but(info=info | dict(batch.info))
     for name, learner in parts.learners.items():

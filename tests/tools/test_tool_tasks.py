@@ -15,6 +15,7 @@ from hocket.rewards.code_tests import CodeTests
 from hocket.rewards.score import grade
 from hocket.tasks import find
 from hocket.tasks.code import CHAINS, Code, draw_problem
+from hocket.tasks.lessons import lessons_of
 from hocket.tasks.split import split_of
 from hocket.testing import rehearse
 from hocket.types import Trajectory
@@ -106,3 +107,11 @@ def test_the_calculator_task_is_played_with_its_tool() -> None:
     (guessed,) = rehearse(task.workflow, scenario, ["<answer>1</answer>"])
     assert task.success(guessed) == 0.0
     assert guessed.info["tool_calls"] == 0
+
+
+def test_the_calculator_has_lessons_by_default_where_its_name_says_so() -> None:
+    steps = {name: lessons_of(find(name)).steps for name in ("calculator", "calculator?lessons=40")}  # type: ignore[union-attr]
+    assert steps == {"calculator": 0, "calculator?lessons=40": 40}
+    assert find("calculator?lessons=40").name == "calculator?digits=3&listed=true&lessons=40"
+    with pytest.raises(ConfigurationError, match="lessons must be at least 0"):
+        find("calculator?lessons=-1")

@@ -5,8 +5,9 @@ of a genetic algorithm, in place of random ones. The search itself is unchanged;
 parents, which matters most where time is short.
 
 The solver is one of its own, for pyvrp has had no genetic algorithm since version 0.13: an individual is an order of
-all customers, cut into trips at the least cost (Prins 2004); children are by order crossover and a reversed piece; the
-best different ones survive. It has no local search, which the paper's solver has.
+all customers, cut into trips at the least cost (Prins 2004); children are by order crossover and a reversed piece, and
+their trips are shortened by 2-opt, the local search; the best different ones survive. The paper's solver (HGS) searches
+between trips too.
 
     from hocket.methods.applications.earli import improved, policy_orders, random_orders
 
@@ -93,6 +94,43 @@ def children(parents: Orders, others: Orders, draw: np.random.Generator) -> Orde
     )
 
 
+def shortened(instance: Instance, orders: Orders, beginnings: Orders) -> Orders:
+    """Orders `[K, N]` whose trips no reversed piece shortens (2-opt); `beginnings` as `split` returns them."""
+    places = instance.places
+    apart = np.sqrt(((places[:, None] - places) ** 2).sum(-1))
+    orders, (many, count) = orders.copy(), orders.shape
+    first, last = _ends(beginnings)
+    place = np.arange(count)
+    one_trip = (first[:, :, None] == first[:, None]) & (place[:, None] < place)
+    live = np.arange(many)
+    while len(live):
+        row = orders[live]
+        before, after = np.roll(row, 1, 1), np.roll(row, -1, 1)
+        before[place == first[live]], after[place == last[live]] = 0, 0
+        now = apart[before, row][:, :, None] + apart[row, after][:, None]
+        gain = now - apart[before[:, :, None], row[:, None]] - apart[row[:, :, None], after[:, None]]
+        gain = np.where(one_trip[live], gain, 0.0).reshape(len(live), -1)
+        best = gain.argmax(1)
+        better = np.take_along_axis(gain, best[:, None], 1)[:, 0] > 1e-9
+        live, begin, end = live[better], *(part[better][:, None] for part in np.divmod(best, count))
+        turned = (place >= begin) & (place <= end)
+        orders[live] = np.take_along_axis(orders[live], np.where(turned, begin + end - place, place), 1)
+    return orders
+
+
+def _ends(beginnings: Orders) -> tuple[Orders, Orders]:
+    """The places at which the trip of each place begins and ends, `[K, N]` each."""
+    many, count = len(beginnings), beginnings.shape[1] - 1
+    first, last, rows = np.zeros((many, count), np.int64), np.zeros((many, count), np.int64), np.arange(many)
+    begin, end = np.full(many, count), np.full(many, count)
+    for place in reversed(range(count)):
+        over = place < begin
+        end = np.where(over, begin, end)
+        begin = np.where(over, beginnings[rows, begin], begin)
+        first[:, place], last[:, place] = begin, end - 1
+    return first, last
+
+
 def improved(
     instance: Instance,
     orders: Orders,
@@ -101,13 +139,14 @@ def improved(
     generations: int | None = None,
     seconds: float | None = None,
     population: int = 40,
+    local: bool = True,
 ) -> tuple[list[int], Array]:
     """The best route that the genetic algorithm finds, and the best cost after each generation, the first population's
     included.
 
     Args:
         orders: the first population; random ones fill it up. generations, seconds: when it ends, the latter in
-            processor time; one of them is needed.
+            processor time; one of them is needed. local: whether trips are shortened by 2-opt.
 
     Raises:
         ConfigurationError: for several vehicles, or without an end.
@@ -117,7 +156,7 @@ def improved(
     begun, draw = time.process_time(), key.numpy()
     missing = max(0, population - len(orders))
     orders = np.concatenate([orders, random_orders(instance, missing, key.derive("more"))])
-    cost, _ = split(instance, orders)
+    orders, cost = _assessed(instance, orders, local)
     best, number = list[float](), 0
     while True:
         orders, cost = _survivors(orders, cost, population)
@@ -125,10 +164,19 @@ def improved(
         if number == generations or (seconds is not None and time.process_time() - begun >= seconds):
             break
         chosen = draw.integers(0, len(orders), (2, 2, population)).min(1)  # Ranks; the better of two.
-        young = children(orders[chosen[0]], orders[chosen[1]], draw)
-        orders, cost = np.concatenate([orders, young]), np.concatenate([cost, split(instance, young)[0]])
+        young, costs = _assessed(instance, children(orders[chosen[0]], orders[chosen[1]], draw), local)
+        orders, cost = np.concatenate([orders, young]), np.concatenate([cost, costs])
         number += 1
     return trips(orders[0], split(instance, orders[:1])[1][0]), np.array(best)
+
+
+def _assessed(instance: Instance, orders: Orders, local: bool) -> tuple[Orders, Array]:
+    """Orders after the local search, if there is one, and their costs."""
+    cost, beginnings = split(instance, orders)
+    if local:
+        orders = shortened(instance, orders, beginnings)
+        cost, _ = split(instance, orders)
+    return orders, cost
 
 
 def _survivors(orders: Orders, cost: Array, count: int) -> tuple[Orders, Array]:

@@ -153,7 +153,7 @@ FC_ENTROPY_GRPO = GRPO.but(
         "reward": "the task's; for calls `CallMatch`, 1 for an equal syntax tree and else 0",
         "data": "the filter by syntax tree is `calls_of`; the quality filter by a model is left out",
     },
-    task="calculator",
+    task="calculator?digits=5",
     shaping=(SegmentsByText(separator="</think>"),),
     credit=EntropyLifted(of=GRPO.credit, gain=0.4, share=0.5, segment=0),
 )

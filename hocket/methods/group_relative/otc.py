@@ -101,10 +101,10 @@ OTC = GRPO.but(
         "calls": "column tool_calls, else <tool_call> counted in the text",
         "smoothing": "c = shaping.0.smooth = 4",
         "alpha": "1; in a standardised group it has no effect",
-        "start": "a model whose calls vary: the shipped base calls once whatever is asked, where the factor is 1; "
-        "--lessons 40 teaches it calls that are made again or left out",
+        "start": "a model whose calls vary: the shipped base calls once whatever is asked, where the factor is 1; the "
+        "task's lessons (`--task 'calculator?lessons=40'`) teach it calls that are made again or left out",
     },
-    task="calculator",
+    task="calculator?lessons=40",
     requires=(Requirement.TOOLS,),
     shaping=(ToolEfficiency(),),
 )
@@ -122,7 +122,7 @@ OTC_PPO = PPO.but(
         "calls": OTC.conventions["calls"],
         "smoothing": "c = shaping.0.smooth = 4",
     },
-    task="calculator",
+    task="calculator?lessons=40",
     requires=(Requirement.TOOLS,),
     shaping=(ToolEfficiency(form="alone"),),
 )

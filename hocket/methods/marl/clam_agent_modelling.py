@@ -88,10 +88,14 @@ class Pooled(Belief):
         return torch.stack(shown, -1).to(paths.seen)
 
     def told(self, paths: Paths) -> Tensor:
-        """Both views of the history so far, projected and of length 1, one behind the other, `[U, L, 2 * size]`."""
+        """Both views of the history so far, projected and of length 1, one behind the other, `[U, L, 2 * size]`.
+
+        A view that has no moment yet is 0: of nothing nothing is learnt, and a length near 0 has a slope near 1e12.
+        """
         weighed, shown = self.weighed(paths.seen), self.shown(paths)
         views = [self.projected(self.given((weighed * shown[..., view : view + 1]).cumsum(-2))) for view in (0, 1)]
-        return torch.cat([functional.normalize(one, dim=-1) for one in views], -1)
+        some = torch.split((shown.cumsum(-2) > 0).to(weighed), 1, -1)
+        return torch.cat([functional.normalize(one, dim=-1) * part for one, part in zip(views, some, strict=True)], -1)
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,8 @@ class SameEpisode(Objective):
     """`-coefficient log softmax_j(x . x_j / temperature)` of the other view of the same episode, the mean of both.
 
     Views are compared at every decision with those of the other turns of the batch that lasted as long, so that time
-    tells nothing. The loss is the mean over decisions.
+    tells nothing. The loss is the mean over decisions at which both views have a moment; a view of none, which is 0, is
+    compared with nothing.
 
     Attributes:
         temperature: tau. views: `apart`, each moment is in one of the two views, by an even draw; `free`, each view
@@ -152,16 +157,16 @@ class SameEpisode(Objective):
         told = spread(now.get(Quantity.BELIEF)[batch.occurrences.decision], rows, place, length)
         turns, longest = told.shape[:2]
         views = told.reshape(turns, longest, 2, -1).permute(1, 2, 0, 3).flatten(1, 2)  # [L, 2 U, D]
-        lasting = (torch.arange(longest)[:, None] < length).repeat(1, 2)  # [L, 2 U]
-        among = lasting[:, None] & ~torch.eye(2 * turns, dtype=torch.bool)
+        same, some = torch.arange(2 * turns).roll(turns), (views != 0).any(-1)  # [L, 2 U]
+        both = some & some[:, same]
+        among = some[:, None] & ~torch.eye(2 * turns, dtype=torch.bool) | ~both[..., None]
         scores = (views @ views.mT / self.temperature).masked_fill(~among, -torch.inf)
-        same = torch.arange(2 * turns).roll(turns)
-        logp = torch.log_softmax(scores, -1)[:, torch.arange(2 * turns), same]
+        logp = torch.log_softmax(scores, -1)[:, torch.arange(2 * turns), same].masked_fill(~both, 0.0)
         term = -self.coefficient * logp.reshape(longest, 2, turns).mean(1).T[rows, place]
-        found = (scores.detach().argmax(-1) == same)[lasting]
-        counted = batch.occurrences.weight != 0
+        found = (scores.detach().argmax(-1) == same)[both]
+        counted = (batch.occurrences.weight != 0) & both[:, :turns].T[rows, place]
         weight = counted.to(term.dtype) / counted.sum().clamp(min=1)
-        return Terms(term, weight, Level.BATCH, {"belief/told_apart": found.to(term.dtype).mean()})
+        return Terms(term, weight, Level.BATCH, {"belief/told_apart": found.sum() / max(found.numel(), 1)})
 
 
 CLAM = PPO.but(
@@ -180,7 +185,8 @@ CLAM = PPO.but(
         "updates per batch": "8 epochs of the whole batch, for the contrast is between its episodes",
         "views": "each moment is in one of the two, by an even draw; the code crops both at random and masks 0.3 of "
         "one, so that they share moments, by which an episode is told without what its others are like",
-        "compared": "at every decision, what each view has of the history so far; the code's views are of any length",
+        "compared": "at every decision where both views have a moment, what each has of the history so far; the "
+        "code's views are of any length",
         "encoder": "pooling by attention over moments without order, 16 numbers; the code has a transformer before it "
         "and tells moments their place",
         "what it reads": "what is seen, which here holds the partner's last move, not the agent's own moves",

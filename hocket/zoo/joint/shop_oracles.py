@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from hocket.core.errors import ConfigurationError
 
@@ -19,17 +20,31 @@ def least_makespan(machines: Table, durations: Table, limit: float = 5.0) -> tup
     Raises:
         ConfigurationError: without ortools.
     """
+    bound, proven, _ = _solved(machines, durations, limit)
+    return bound, proven
+
+
+def solved_starts(machines: Table, durations: Table, limit: float = 5.0) -> list[list[int]]:
+    """The start of every operation in the best schedule that CP-SAT finds; arguments and errors as above."""
+    return _solved(machines, durations, limit)[2]
+
+
+def _solved(machines: Table, durations: Table, limit: float) -> tuple[float, bool, list[list[int]]]:
+    """The best bound, whether it is reached, and the starts of the best schedule."""
     try:
         from ortools.sat.python import cp_model
     except ImportError as error:
         raise ConfigurationError(f"the least makespan is CP-SAT's ({error}): pip install 'hocket[worlds]'") from None
     model, horizon = cp_model.CpModel(), int(sum(map(sum, durations)))
     spans: dict[int, list[object]] = {}
+    starts: list[list[Any]] = []
     makespan = model.new_int_var(0, horizon, "makespan")
     for order, times in zip(machines, durations, strict=True):
         before = None
+        starts.append([])
         for machine, time in zip(order, times, strict=True):
             start = model.new_int_var(0, horizon, "")
+            starts[-1].append(start)
             spans.setdefault(int(machine), []).append(model.new_fixed_size_interval_var(start, int(time), ""))
             if before is not None:
                 model.add(start >= before)
@@ -41,7 +56,7 @@ def least_makespan(machines: Table, durations: Table, limit: float = 5.0) -> tup
     solver = cp_model.CpSolver()
     solver.parameters.max_deterministic_time, solver.parameters.num_workers = limit, 1
     proven = solver.solve(model) == cp_model.OPTIMAL
-    return float(round(solver.best_objective_bound)), proven
+    return float(round(solver.best_objective_bound)), proven, [[solver.value(start) for start in row] for row in starts]
 
 
 def checked_makespan(machines: Table, durations: Table, starts: Table) -> float:

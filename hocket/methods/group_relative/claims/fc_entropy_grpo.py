@@ -151,3 +151,4 @@ def what_the_bonus_does_to_the_entropy_of_a_token_without_bearing() -> Finding:
 
 
 claim.shipped(FC_ENTROPY_GRPO, "credit")
+claim.learns(FC_ENTROPY_GRPO, seeds=1)

@@ -132,3 +132,6 @@ claim.shipped(
         "taken off": run.mean("reward/mean") - run.mean("reward/shaped"),
     },
 )
+
+claim.learns(OTC, seeds=1)
+claim.learns(OTC, seeds=1, metric=("tools/calls", -1))

@@ -38,11 +38,13 @@ def _told(values: torch.Tensor) -> Evaluation:
 
 @claim(
     "The loss is -log of the softmax of x . x' / tau over all views of the episodes that lasted as long but the view "
-    "itself, the mean of both views, float64, episodes of many lengths."
+    "itself and those without a moment, the mean of both views and of decisions at which both have one, float64, "
+    "episodes of many lengths."
 )
 def the_loss_is_log_of_the_softmax_of_x_x_tau_over_all_views_of_the() -> Finding:
     batch = fresh_play(believing(CLAM, "recall:corridor?length=3", curriculum__prompts=12))
     told = torch.randn(batch.decisions, 10, dtype=torch.float64, generator=Key.of(2).torch())
+    told[::3, :5], told[::7, 5:] = 0, 0
     ours = float(SameEpisode(coefficient=0.7, temperature=0.4, size=5)(_told(told), batch).total())
     sizes = torch.bincount(batch.occurrences.trajectory).tolist()
     return below(EXACT, len(set(sizes)) > 2, loss=abs(ours - 0.7 * _by_hand(told.numpy(), batch, 0.4)))
@@ -53,14 +55,23 @@ def _by_hand(told: NDArray[np.float64], batch: Batch, temperature: float) -> flo
     rows: list[list[int]] = [[] for _ in range(batch.trajectories)]
     for decision, trajectory in zip(batch.occurrences.decision.tolist(), batch.occurrences.trajectory, strict=True):
         rows[int(trajectory)].append(decision)
-    total = 0.0
+    total, number = 0.0, 0
     for time in range(max(map(len, rows))):
-        views = [(one[time], view) for one in rows if len(one) > time for view in (0, 1)]
-        value = {(at, view): told[at, 5 * view : 5 * view + 5] for at, view in views}
-        for at, view in views:
-            scores = {other: value[at, view] @ value[other] / temperature for other in views if other != (at, view)}
-            total -= (scores[at, 1 - view] - np.log(np.exp(list(scores.values())).sum())) / 2
-    return total / len(batch.occurrences)
+        every = {
+            (at, view): told[one[time], 5 * view : 5 * view + 5] for at, one in _there(rows, time) for view in (0, 1)
+        }
+        value = {place: vector for place, vector in every.items() if vector.any()}
+        for at in {at for at, _ in value if (at, 0) in value and (at, 1) in value}:
+            number += 1
+            for view in (0, 1):
+                scores = {other: value[at, view] @ value[other] / temperature for other in value if other != (at, view)}
+                total -= (scores[at, 1 - view] - np.log(np.exp(list(scores.values())).sum())) / 2
+    return total / number
+
+
+def _there(rows: list[list[int]], time: int) -> list[tuple[int, list[int]]]:
+    """The episodes that lasted so long, by number."""
+    return [(at, one) for at, one in enumerate(rows) if len(one) > time]
 
 
 @claim(
@@ -122,6 +133,30 @@ def a_moment_is_in_exactly_one_of_the_two_views_another_content_of() -> Finding:
         once and float(outside.max()) == 0 < 1e-4 < float(inside.min()),
         say(in_the_view=float(inside.min()), in_the_other=float(outside.max())),
     )
+
+
+@claim(
+    "A view that has no moment yet is 0, and at the first weights, where its length would be 0, the gradient "
+    "is of the size of the loss: less than 100, on episodes of one length and of many."
+)
+def a_view_that_has_no_moment_yet_is_0_and_at_the_first_weights() -> Finding:
+    net, paths = _encoder()
+    told = net.told(paths).reshape(3, 9, 2, 5)
+    empty = net.shown(paths).cumsum(1) == 0
+    off = float(told[empty].abs().max()) + float((told[~empty].norm(dim=-1) - 1).abs().max())
+    sizes = {task: _first_gradient(task) for task in (PARTNER, "gym:CartPole-v1")}
+    holds = bool(empty.any()) and off < 1e-5 and all(1e-4 < size < 100 for size in sizes.values())
+    return Finding(holds, say(off=off, **{name.replace(":", "_"): size for name, size in sizes.items()}))
+
+
+def _first_gradient(task: str) -> float:
+    """The length of the loss's gradient before the first step."""
+    parts = believing(CLAM, task, curriculum__prompts=8)
+    batch, policy = fresh_play(parts), parts.lead.policy
+    loss = SameEpisode()(policy.evaluate(batch, SameEpisode.needs), batch).total()
+    weights = [weight for weight in policy.module.parameters() if weight.requires_grad]
+    found = torch.autograd.grad(loss, weights, allow_unused=True)
+    return float(sum(float(one.square().sum()) for one in found if one is not None) ** 0.5)
 
 
 @claim(
