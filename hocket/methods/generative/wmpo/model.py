@@ -23,7 +23,7 @@ class WorldModel(nn.Module):
     """Two convolutional networks that read pictures alone, and their optimiser.
 
     `next` gives the logits of the next picture's colours at every pixel, by what is shown within two cells of it and
-    the move; `judge` the logit of success, the largest over all pixels.
+    the move; `judge` the logit of success, a sum over all pixels.
     """
 
     def __init__(self, key: Key) -> None:
@@ -42,7 +42,7 @@ class WorldModel(nn.Module):
 
     def success(self, frames: Tensor) -> Tensor:
         """The logits of success, `[B]`."""
-        return _through(self.judge, frames).flatten(1).amax(1)
+        return _through(self.judge, frames).flatten(1).sum(1)
 
     @torch.inference_mode()
     def imagined(self, frames: Frames, action: Ints) -> Frames:
@@ -58,10 +58,14 @@ class WorldModel(nn.Module):
     def fit(self, records: Records, updates: int, key: Key) -> float:
         """Adam on the cross-entropy of next pictures and of success; returns the last loss."""
         draws, loss = key.numpy(), torch.zeros(())
+        ends = np.flatnonzero(records.reached)
         for _ in range(updates):
             rows = draws.integers(0, len(records.action), _BATCH)
-            before, action, after, reached = (torch.from_numpy(column[rows]) for column in records)
+            before, action, after = (torch.from_numpy(column[rows]) for column in records[:3])
             pictures = functional.binary_cross_entropy_with_logits(self.logits(before, action), after, reduction="sum")
+            if len(ends):  # Half of what the judge learns from are successes, which are rare.
+                rows[: _BATCH // 2] = draws.choice(ends, _BATCH // 2)
+            after, reached = (torch.from_numpy(column[rows]) for column in records[2:])
             verdicts = functional.binary_cross_entropy_with_logits(self.success(after), reached.float())
             loss = pictures / _BATCH + verdicts
             self.optimiser.zero_grad()

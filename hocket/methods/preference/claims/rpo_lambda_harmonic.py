@@ -163,7 +163,7 @@ def likeness_is_of_the_subject() -> Finding:
     return Finding(holds, say(with_it=min(alone), without=max(beside)))
 
 
-VALIDATED, EVERY, STEPS = 64, 15, 60
+VALIDATED, OTHERS, EVERY, STEPS = 64, 128, 15, 60
 
 
 @cache
@@ -187,7 +187,13 @@ def curve(*, alone: bool) -> list[dict[str, float]]:
 
 def _measured(parts: RunContext) -> dict[str, float]:
     played = run_async(
-        evaluate(parts.task, parts.player, (), n=2 * VALIDATED, decoding=parts.decoding, key=Key.of(0), split="eval")
+        evaluate(
+            *(parts.task, parts.player, ()),
+            n=VALIDATED + OTHERS,
+            decoding=parts.decoding,
+            key=Key.of(0),
+            split="eval",
+        )
     ).trajectories
     value = [parts.task.success(trajectory) for trajectory in played]
     traits = [parts.task.describe(trajectory) for trajectory in played]
@@ -198,42 +204,32 @@ def _measured(parts: RunContext) -> dict[str, float]:
     }
 
 
-def best(rows: Sequence[Mapping[str, float]], by: str) -> float:
-    """r on other prompts of the checkpoint after training began that scores highest."""
-    return max(rows[1:], key=lambda row: row[by])["r"]
-
-
-def rounded(rows: Sequence[Mapping[str, float]], name: str) -> list[float]:
-    return [round(row[name], 3) for row in rows]
+TRAITS = ("r", "likeness", "prompt")
 
 
 @claim("As shipped, 60 steps raise r on unseen prompts by a tenth or more.", slow=True, learns=True)
 def as_shipped_it_learns() -> Finding:
-    rows = curve(alone=False)
-    holds = best(rows, "chosen by") - rows[0]["r"] >= 0.1
-    return Finding(holds, say(**{name: rounded(rows, name) for name in ("r", "likeness", "prompt")}))
+    before, after = curve(alone=False)[0], curve(alone=False)[-1]
+    return Finding(after["r"] - before["r"] >= 0.1, say(**{f"{name}_before": before[name] for name in TRAITS}, **after))
 
 
 @claim("With the preference loss, r and the share of the prompt that is followed end above those without.", slow=True)
 def preferences_keep_to_the_prompt() -> Finding:
     ours, alone = curve(alone=False)[-1], curve(alone=True)[-1]
-    holds = ours["prompt"] > alone["prompt"] + 0.05 and ours["r"] > alone["r"]
-    return Finding(holds, say(with_it=rounded([ours], "r") + rounded([ours], "prompt"), r_without=alone["r"]))
+    holds = ours["prompt"] > alone["prompt"] + 0.05 and ours["r"] > alone["r"] and alone["likeness"] > ours["likeness"]
+    return Finding(
+        holds, say(**{name: ours[name] for name in TRAITS}, **{f"{name}_without": alone[name] for name in TRAITS})
+    )
 
 
 @claim(
-    "The checkpoint that r chooses on some unseen prompts scores higher on others than the last one, and than the one "
-    "that likeness chooses.",
-    slow=True,
+    "The checkpoint that r chooses on 64 unseen prompts scores higher on 128 others than the last one does.", slow=True
 )
 def the_chosen_checkpoint_is_better() -> Finding:
-    figures, holds = {}, True
-    for name, alone in (("shipped", False), ("alone", True)):
-        rows = curve(alone=alone)
-        chosen, last, like = best(rows, "chosen by"), rows[-1]["r"], best(rows, "likeness by")
-        figures[name] = [round(value, 3) for value in (chosen, last, like)]
-        holds = holds and chosen > last and chosen >= like
-    return Finding(holds, say(**figures))
+    rows = curve(alone=False)
+    chosen, like = (max(rows[1:], key=lambda row: row[by]) for by in ("chosen by", "likeness by"))
+    figures = {"chosen": chosen["r"], "last": rows[-1]["r"], "chosen by likeness": like["r"]}
+    return Finding(chosen["r"] > rows[-1]["r"] and chosen["r"] >= like["r"], say(**figures))
 
 
 claim.shipped(RPO, "rollout", "combine", "credit", "regularisers")

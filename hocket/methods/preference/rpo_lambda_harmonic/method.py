@@ -45,14 +45,16 @@ class SubjectProbing(Probing):
         samples: of a prompt, its reference among them. similar: probes of each reference under its own prompt.
     """
 
+    reads_metadata: ClassVar[frozenset[str]] = frozenset({SUBJECT})
+
     samples: int = 2
     base: bool = True
     similar: int = 8
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.similar < 1 or self.samples < 2:
             raise ValueError("similar must be at least 1 and samples, a reference among them, at least 2")
+        super().__post_init__()
 
     def _options(self) -> tuple[NoisySampling, Probes]:
         sampling, probes = super()._options()
