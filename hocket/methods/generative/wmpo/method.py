@@ -104,6 +104,7 @@ WMPO = GRPO.but(
         "action chunks": "two moves from one picture",
         "fits of the model": "24 true episodes before every fifth step, beside all that is known",
     },
+    note="a room of 5 x 5 pixels and small convolutional networks stand in for robots and a video model",
     task="door-room",
     rollout=DynamicSampling(samples=8, max_rounds=3),
     hooks=(WorldModelling(),),

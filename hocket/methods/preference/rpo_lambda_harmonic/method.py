@@ -165,6 +165,7 @@ RPO = DIFFUSION_DPO.but(
         "likeness": "the largest correlation of a quarter with the subject's digit",
         "aggregation": "similarity: mean over probes and dimensions; preference: mean over pairs",
     },
+    note="pictures of four digits stand in for photographs, and a correlation and a judge of digits for CLIP",
     task="subject-digits",
     rollout=SubjectProbing(),
     rewards=(SubjectLikeness(), DrawingReward()),
