@@ -96,7 +96,7 @@ def imagining(seed: int = 0) -> tuple[PicturePlayer, WorldModel]:
     shown = model.imagined(known_moves(task_key(DoorRoom())).before[:60], np.arange(60) % 5)
     with torch.no_grad():
         last = cast(torch.nn.Conv2d, model.judge[-1])  # So that some pictures are successes and most are not.
-        last.bias -= model.success(torch.from_numpy(shown)).quantile(0.9)
+        cast(torch.Tensor, last.bias).sub_(model.success(torch.from_numpy(shown)).quantile(0.9))
     return PicturePlayer(ControlPolicy(PictureSpaces(), key=Key.of(seed + 1)), ImaginedCourse(model)), model
 
 

@@ -31,7 +31,10 @@ class WorldModel(nn.Module):
         sizes = ((3 + len(ACTIONS), _WIDTH, 3), (_WIDTH, _WIDTH, 3), (_WIDTH, 3, 1))
         self.next = nn.ModuleList(_layers(sizes, key.derive("next")))
         self.judge = nn.ModuleList(_layers(((3, _WIDTH, 1), (_WIDTH, 1, 1)), key.derive("judge")))
-        groups = [{"params": self.next.parameters()}, {"params": self.judge.parameters(), "lr": _JUDGE_LR}]
+        groups: list[dict[str, Any]] = [
+            {"params": self.next.parameters()},
+            {"params": self.judge.parameters(), "lr": _JUDGE_LR},
+        ]
         self.optimiser = torch.optim.Adam(groups, _LR)
 
     def logits(self, frames: Tensor, action: Tensor) -> Tensor:
@@ -86,7 +89,9 @@ class WorldModel(nn.Module):
 def _layers(sizes: tuple[tuple[int, int, int], ...], key: Key) -> list[nn.Conv2d]:
     generator, layers = key.torch(), []
     for inputs, outputs, kernel in sizes:
-        layer = nn.utils.skip_init(nn.Conv2d, inputs, outputs, kernel, padding=kernel // 2)
+        layer: nn.Conv2d = nn.utils.skip_init(  # type: ignore[no-untyped-call]
+            nn.Conv2d, inputs, outputs, kernel, padding=kernel // 2
+        )
         with torch.no_grad():
             layer.weight.normal_(0.0, (2.0 / (inputs * kernel**2)) ** 0.5, generator=generator)
             layer.bias.zero_()

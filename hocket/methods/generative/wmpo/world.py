@@ -84,7 +84,12 @@ class Records(NamedTuple):
 
     def joined(self, other: Records) -> Records:
         """Both."""
-        return Records(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+        return Records(
+            np.concatenate([self.before, other.before]),
+            np.concatenate([self.action, other.action]),
+            np.concatenate([self.after, other.after]),
+            np.concatenate([self.reached, other.reached]),
+        )
 
 
 def demonstrations(key: Key, count: int) -> Records:

@@ -28,9 +28,9 @@ from hocket.rollout.noisy_sampling import NoisySampling
 from hocket.rollout.probing import Probes, Probing
 from hocket.stages import Grade, LedgerView, More, Objective, Play
 from hocket.tasks.drawn_digits import DrawingReward
-from hocket.types import Assignment, Evaluation, Experience, Quantity, Scenario, Terms
+from hocket.types import Assignment, Evaluation, Experience, Quantity, Scenario, Source, Terms
 
-SHOWN = "imported"
+SHOWN: Source = "imported"
 """The source of references under their own prompts."""
 
 
