@@ -148,7 +148,7 @@ DPPO = PPO.but(
         "action chunks": "one move each",
         "quantiles": "0 and 1: nothing is cut off",
     },
-    note="whether samples stay nearer to the demonstrations than those of a Gaussian policy was not measured",
+    note="that samples stay nearer to the demonstrations than those of a Gaussian policy was not seen",
     task="round-the-disc",
     rollout=Independent(samples=4),
     credit=InnerGAE(),

@@ -1,0 +1,1 @@
+"""RPO: a sampler learns one subject from a few pictures, with the lambda-harmonic reward."""
