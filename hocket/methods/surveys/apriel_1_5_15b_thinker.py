@@ -182,7 +182,11 @@ APRIEL_1_5_15B_THINKER = FieldSurvey(
                     "text and pictures first, then drawn visual reasoning",
                     Gap("the shipped models' pretraining is no recipe", until=mentions("continued pretraining")),
                 ),
-                Cell("staged-data", "data that change by stages", rows("curr-reft", "uav-vl-r1", "train-long-think-short")),
+                Cell(
+                    "staged-data",
+                    "data that change by stages",
+                    rows("curr-reft", "uav-vl-r1", "train-long-think-short"),
+                ),
                 Cell("supervised", "answers with their reasoning are imitated", is_a("sft")),
             ),
         ),

@@ -22,7 +22,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.markup import tagged
 from hocket.core.options import checked
-from hocket.core.surveys import FieldSurvey
+from hocket.core.surveys import Axis, Cell, FieldSurvey, Gap, is_a, mentions, rows
 from hocket.stages import Split
 from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
@@ -188,4 +188,41 @@ LEXPRO_1 = FieldSurvey(
     name="lexpro-1",
     title="LexPro-1.0 Technical Report",
     source="abstract",
+    witness="the plan `sft`, then `grpo` on `statutes` (`hocket train examples/statutes.yaml`): on patterns of facts "
+    "that training never had, RL after tuning is above tuning on as many documents more",
+    axes=(
+        Axis(
+            "step",
+            "The pipeline.",
+            (
+                Cell(
+                    "compile",
+                    "documents of many provinces",
+                    Gap("the task `statutes` draws them, and no recipe does", until=mentions("statutes")),
+                ),
+                Cell("select", "good documents alone are learnt from", rows("curr-reft", "reagent-v", "optima")),
+                Cell("tune", "supervised tuning of a reasoning model", is_a("sft")),
+                Cell("reinforce", "RL on what a rule can check", is_a("grpo")),
+                Cell("distil", "it begins with a distilled model", is_a("gkd") | is_a("kd-sft")),
+                Cell(
+                    "experts",
+                    "people of the field judge the results",
+                    Gap("no people judge here", until=mentions("judged by experts")),
+                ),
+            ),
+        ),
+        Axis(
+            "aim",
+            "What RL is to bring.",
+            (
+                Cell("reasoning", "reasons that lead to the verdict", rows("pta-grpo", "r1-vl", "mt-grpo")),
+                Cell("no-supervision", "no further labels", rows("ttrv", "rlccf") | is_a("spiral")),
+                Cell("domain", "tasks of a field with rules", rows("reasoning-sql", "verireason", "med-r1")),
+            ),
+        ),
+    ),
+    named=(
+        Cell("SFT", "likelihood of selected documents", is_a("sft")),
+        Cell("DeepSeek-R1's RL", "groups and rules", is_a("grpo")),
+    ),
 )

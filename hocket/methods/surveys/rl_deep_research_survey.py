@@ -25,7 +25,9 @@ RL_DEEP_RESEARCH_SURVEY = FieldSurvey(
                 Cell(
                     "curation", "those are kept from which something can be learnt", rows("srpo", "mmr1-vas", "cures")
                 ),
-                Cell("curriculum", "easy ones or short episodes first", rows("agentgym-rl", "kimi-k1-5", "r1-searcher")),
+                Cell(
+                    "curriculum", "easy ones or short episodes first", rows("agentgym-rl", "kimi-k1-5", "r1-searcher")
+                ),
                 Cell(
                     "contamination",
                     "questions that a model cannot know by heart",
@@ -43,7 +45,9 @@ RL_DEEP_RESEARCH_SURVEY = FieldSurvey(
                 Cell("outcome-reward", "the answer alone is paid", rows("search-r1", "tapo-tool")),
                 Cell("search-cost", "search where needed, and no more", rows("otc", "sem")),
                 Cell("step-credit", "credit to turns and calls", rows("igpo", "mt-grpo", "gigpo", "salt", "search-r2")),
-                Cell("multi-objective", "several rewards at once", rows("multi-objective-grpo", "g-ra", "reasoning-sql")),
+                Cell(
+                    "multi-objective", "several rewards at once", rows("multi-objective-grpo", "g-ra", "reasoning-sql")
+                ),
                 Cell("multimodal", "pictures among what is read", rows("vista-tools", "mmedagent-rl")),
             ),
         ),
@@ -73,7 +77,9 @@ RL_DEEP_RESEARCH_SURVEY = FieldSurvey(
             (
                 Cell("sft", "imitation: the protocol", is_a("sft")),
                 Cell("preference", "comparisons at defined decision points", rows("dmpo", "sdpo", "toa", "tool-star")),
-                Cell("rl", "whole trajectories in a closed loop", rows("search-r1", "r1-searcher", "agentflow", "arpo")),
+                Cell(
+                    "rl", "whole trajectories in a closed loop", rows("search-r1", "r1-searcher", "agentflow", "arpo")
+                ),
             ),
         ),
         Axis(

@@ -21,13 +21,17 @@ VLA_SURVEY = FieldSurvey(
             "architecture",
             "Whether planning is apart from execution.",
             (
-                Cell("single-system", "one sequence, from what is seen to actions", rows("gigpo", "craft-gui", "sc2le")),
+                Cell(
+                    "single-system", "one sequence, from what is seen to actions", rows("gigpo", "craft-gui", "sc2le")
+                ),
                 Cell(
                     "dual-system",
                     "a slow model's states steer a fast policy",
                     Gap("no policy reads another's states", until=mentions("dual-system")),
                 ),
-                Cell("planner-only", "a planner for an actor that is not trained", rows("mpo-meta-plan", "epo-explicit")),
+                Cell(
+                    "planner-only", "a planner for an actor that is not trained", rows("mpo-meta-plan", "epo-explicit")
+                ),
                 Cell("planner-and-policy", "both are policies", rows("hi-agent", "samalm", "read-advantage-feedback")),
             ),
         ),
@@ -65,7 +69,11 @@ VLA_SURVEY = FieldSurvey(
                     "people are watched",
                     Gap("there is no recording of people", until=mentions("human video")),
                 ),
-                Cell("world-model", "a model of the world is learnt besides", rows("offline-mbrl-design-choices", "mapo-lso")),
+                Cell(
+                    "world-model",
+                    "a model of the world is learnt besides",
+                    rows("offline-mbrl-design-choices", "mapo-lso"),
+                ),
             ),
         ),
         Axis(

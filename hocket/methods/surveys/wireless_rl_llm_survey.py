@@ -116,7 +116,9 @@ WIRELESS_RL_LLM_SURVEY = FieldSurvey(
             "What stands in the way.",
             (
                 Cell("communication", "bytes and lost messages", rows("plural-llm", "lattica")),
-                Cell("latency", "samples that are stale when they arrive", row("areal") | is_a("m2po") | is_a("impala")),
+                Cell(
+                    "latency", "samples that are stale when they arrive", row("areal") | is_a("m2po") | is_a("impala")
+                ),
                 Cell("privacy", "data that must stay where they are", row("plural-llm")),
                 Cell("security", "nodes and prompts that attack", rows("hail-to-the-thief", "sentinel")),
                 Cell("energy", "what a device can spend", Gap("energy is not measured", until=mentions("energy"))),

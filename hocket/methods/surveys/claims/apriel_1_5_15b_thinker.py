@@ -5,12 +5,10 @@ from __future__ import annotations
 import functools
 import tempfile
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
 
-from hocket import tasks
 from hocket.apps.report import map as maps
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
@@ -24,7 +22,7 @@ from hocket.methods.surveys.apriel_1_5_15b_thinker import (
 from hocket.nano import BASE
 from hocket.policies.loading import read_model
 from hocket.train.aio import run_async
-from hocket.types import Assignment
+from hocket.train.evaluate import evaluate
 
 claim = Claims("apriel-1-5-15b-thinker", "arXiv:2510.01141; zeros in the copies are derived here")
 
@@ -65,7 +63,9 @@ def a_copy_stands_after_its_block() -> Finding:
     for place, block in enumerate(order):
         copy = place > 0 and order[place - 1] == block
         for part in ("self_attn.q_proj", "self_attn.o_proj", "mlp.up_proj", "mlp.down_proj", "input_layernorm"):
-            source, weight = (states[f"model.layers.{n}.{part}.weight"] for states, n in ((state, block), (deeper, place)))
+            source, weight = (
+                states[f"model.layers.{n}.{part}.weight"] for states, n in ((state, block), (deeper, place))
+            )
             zero = copy and part.endswith(("o_proj", "down_proj"))
             wrong += not torch.equal(weight, torch.zeros_like(source) if zero else source)
     counts = [copied_blocks(40, 48), copied_blocks(3, 6), copied_blocks(4, 5)]
@@ -76,9 +76,11 @@ def a_copy_stands_after_its_block() -> Finding:
 @claim("The copies learn: after a step of supervised tuning no projection of theirs is 0, and the function is another.")
 def the_copies_learn() -> Finding:
     pupil = begin("sft", "worked-sums", {"model": str(_deep()), "curriculum.prompts": 4}).run(2)
-    weights = dict(pupil.parts.lead.policy.module.named_parameters())
+    weights = pupil.parts.lead.policy.module.state_dict()
     moved = {
-        f"{place} {part}": float(next(w for name, w in weights.items() if f"layers.{place}." in name and part in name).abs().max())
+        f"{place} {part}": float(
+            next(w for name, w in weights.items() if f"layers.{place}." in name and part in name).abs().max()
+        )
         for place in (2, 6)
         for part in ("o_proj", "down_proj")
     }
@@ -103,8 +105,6 @@ def _trained(recipe: str, settings: dict[str, Any]) -> tuple[Pupil, float]:
 
 def _right(pupil: Pupil, count: int = 200) -> float:
     """Of unseen sums, answered greedily as an evaluation does."""
-    from hocket.train.evaluate import evaluate
-
     parts = pupil.parts
     result = run_async(
         evaluate(parts.task, parts.player, (), n=count, decoding=parts.decoding, key=Key.of(0), split="eval")
