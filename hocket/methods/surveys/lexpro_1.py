@@ -93,7 +93,7 @@ def code(book: int) -> Code:
     rng = Key.of(book).derive("statutes", "code").numpy()
     numbers = (rng.permutation(2 * len(OFFENCES)) + 1).tolist()
     articles = {offence: (numbers[2 * place], numbers[2 * place + 1]) for place, offence in enumerate(OFFENCES)}
-    ranges = {}
+    ranges = dict[int, tuple[int, int]]()
     for small, large in articles.values():
         low, step, width = (int(number) for number in rng.integers((5, 3, 2), (8, 7, 5)))
         ranges |= {small: (low, low + width), large: (low + step, low + step + width)}
@@ -187,7 +187,7 @@ STATUTES = TaskForm(
 LEXPRO_1 = FieldSurvey(
     name="lexpro-1",
     title="LexPro-1.0 Technical Report",
-    source="abstract",
+    source="Technical report (abstract)",
     witness="the plan `sft`, then `grpo` on `statutes` (`hocket train examples/statutes.yaml`): on patterns of facts "
     "that training never had, RL after tuning is above tuning on as many documents more",
     axes=(

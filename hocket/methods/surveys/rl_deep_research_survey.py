@@ -14,7 +14,7 @@ RL_DEEP_RESEARCH_SURVEY = FieldSurvey(
     title="Reinforcement Learning Foundations for Deep Research Systems: A Survey",
     source="arXiv:2509.06733",
     witness="on `lookup` lessons teach the form of calls and as many lessons more add little; RL on whole trajectories "
-    "from there answers nearly all",
+    "from there is right far more often",
     axes=(
         Axis(
             "data",
@@ -48,7 +48,7 @@ RL_DEEP_RESEARCH_SURVEY = FieldSurvey(
                 Cell(
                     "multi-objective", "several rewards at once", rows("multi-objective-grpo", "g-ra", "reasoning-sql")
                 ),
-                Cell("multimodal", "pictures among what is read", rows("vista-tools", "mmedagent-rl")),
+                Cell("multimodal", "pictures among what is read; here in words", rows("vista-tools", "mmedagent-rl")),
             ),
         ),
         Axis(

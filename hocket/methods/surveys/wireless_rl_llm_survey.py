@@ -50,10 +50,10 @@ class SharedUplink:
 WIRELESS_RL_LLM_SURVEY = FieldSurvey(
     name="wireless-rl-llm-survey",
     title="Exploring Mutual Empowerment Between Wireless Networks and RL-based LLMs: A Survey",
-    source="abstract",
+    source="Survey (abstract)",
     witness="one way the shipped model learns medium access on `uplink` (`hocket train --recipe llm4mac`); the other "
     "way nodes train it over an uplink that carries every second update, with the bytes counted "
-    "(`hocket swarm --average 5`)",
+    "(`hocket swarm --average 4`)",
     axes=(
         Axis(
             "direction",

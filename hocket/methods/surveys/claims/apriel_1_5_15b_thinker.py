@@ -90,7 +90,7 @@ def the_copies_learn() -> Finding:
 TASK = "worked-sums"
 PASSES = {"sft": 3, "grpo": 4}
 """Passes over a token: forward and twice that for the gradient; GRPO samples besides."""
-BUDGET = 250_000
+BUDGET = 120_000
 """Of passes over answer tokens."""
 
 
@@ -103,7 +103,7 @@ def _trained(recipe: str, settings: dict[str, Any]) -> tuple[Pupil, float]:
     return pupil, spent
 
 
-def _right(pupil: Pupil, count: int = 200) -> float:
+def _right(pupil: Pupil, count: int = 100) -> float:
     """Of unseen sums, answered greedily as an evaluation does."""
     parts = pupil.parts
     result = run_async(
@@ -114,7 +114,7 @@ def _right(pupil: Pupil, count: int = 200) -> float:
 
 @claim(
     "From the deepened model at equal compute, counted in passes over tokens, supervised tuning on worked answers and "
-    "GRPO on the verdict alone both raise the share of unseen sums answered rightly by 20 points; which is ahead is "
+    "GRPO on the verdict alone both raise the share of unseen sums answered rightly by 15 points; which is ahead is "
     "what an RL result has to state.",
     slow=True,
     learns=True,
@@ -124,7 +124,7 @@ def at_equal_compute_both_rise() -> Finding:
     tuned, tuned_passes = _trained("sft", {"update.lr": 3e-4, "curriculum.prompts": 32})
     reinforced, rl_passes = _trained("grpo", {"update.lr": 3e-4, "curriculum.prompts": 8})
     by = {"before": start, "sft": _right(tuned), "grpo": _right(reinforced)}
-    holds = min(by["sft"], by["grpo"]) > start + 0.2 and 0.8 < tuned_passes / rl_passes < 1.25
+    holds = min(by["sft"], by["grpo"]) > start + 0.15 and 0.8 < tuned_passes / rl_passes < 1.25
     return Finding(holds, say(**by, passes_of_sft=tuned_passes, passes_of_grpo=rl_passes))
 
 

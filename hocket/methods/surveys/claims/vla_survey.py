@@ -25,7 +25,7 @@ def _advantages(step: ShippedRun) -> list[list[tuple[str, float]]]:
     """Of each trajectory, the role and the advantage of every turn's first decision."""
     result = step.results[-1]
     assert result.batch is not None
-    values, place, rows = result.batch.occurrences.advantage.tolist(), 0, []
+    values, place, rows = result.batch.occurrences.advantage.tolist(), 0, list[list[tuple[str, float]]]()
     for trajectory in result.trajectories:
         rows.append([])
         for turn in trajectory.turns:

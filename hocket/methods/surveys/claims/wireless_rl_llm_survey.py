@@ -24,7 +24,7 @@ from hocket.types import Assignment
 
 claim = Claims("wireless-rl-llm-survey", "abstract")
 
-NODES, EVERY, ROUNDS = ("phone", "car"), 5, 4
+NODES, EVERY, ROUNDS = ("phone", "car"), 4, 3
 
 
 def _nodes(**settings: float) -> dict[str, Pupil]:
