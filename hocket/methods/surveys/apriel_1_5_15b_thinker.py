@@ -185,7 +185,7 @@ APRIEL_1_5_15B_THINKER = FieldSurvey(
                 Cell(
                     "staged-data",
                     "data that change by stages",
-                    rows("curr-reft", "uav-vl-r1", "conciser"),
+                    rows("curr-reft", "uav-vl-r1"),
                 ),
                 Cell("supervised", "answers with their reasoning are imitated", is_a("sft")),
             ),
