@@ -53,7 +53,7 @@ WIRELESS_RL_LLM_SURVEY = FieldSurvey(
     source="Survey (abstract)",
     witness="one way the shipped model learns medium access on `uplink` (`hocket train --recipe llm4mac`); the other "
     "way nodes train it over an uplink that carries every second update, with the bytes counted "
-    "(`hocket swarm --average 4`)",
+    "(`hocket swarm --average 5`)",
     axes=(
         Axis(
             "direction",
