@@ -68,7 +68,7 @@ def deepened(state: Mapping[str, Tensor], copied: Sequence[int], *, zeroed: bool
         block, part = int(match[2]), match[3]
         place = block + sum(number < block for number in copied)
         deeper[f"{match[1]}.{place}.{part}"] = weight
-        output = next((one for one in OUTPUTS if one in part.split(".")), None)
+        output = next((projection for projection in OUTPUTS if projection in part.split(".")), None)
         lacking[match[1], block].discard(output or "")
         if block in copied:
             copy = torch.zeros_like(weight) if zeroed and output else weight.clone()
@@ -124,7 +124,7 @@ def write_deepened(source: Path, folder: Path, layers: int) -> tuple[int, int]:
     plain = json.dumps(deepened_config(config, copied), indent=2, sort_keys=True)
     (folder / "config.json").write_text(plain + "\n", encoding="utf-8")
     save_file(deeper, folder / "model.safetensors", metadata={"format": "pt"})
-    return sum(one.numel() for one in state.values()), sum(one.numel() for one in deeper.values())
+    return sum(map(Tensor.numel, state.values())), sum(map(Tensor.numel, deeper.values()))
 
 
 def _flags(parser: argparse.ArgumentParser) -> None:

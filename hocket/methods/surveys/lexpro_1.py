@@ -143,8 +143,8 @@ class Statutes(TextTask):
 
     @staticmethod
     def _verdict(text: str, answer: str) -> float:
-        given = (tagged(text) or "").strip()
-        return 1.0 if given == answer else ARTICLE * (given.partition(",")[0] == answer.partition(",")[0])
+        answered = (tagged(text) or "").strip()
+        return 1.0 if answered == answer else ARTICLE * (answered.partition(",")[0] == answer.partition(",")[0])
 
     def _case(self, split: Split, rng: np.random.Generator) -> Case:
         while True:

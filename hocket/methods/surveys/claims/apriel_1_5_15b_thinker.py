@@ -99,7 +99,7 @@ def _trained(recipe: str, settings: dict[str, Any]) -> tuple[Pupil, float]:
     pupil, spent = begin(recipe, TASK, {"model": str(_deep()), **settings}), 0.0
     while spent < BUDGET:
         pupil.run(1)
-        spent += PASSES[recipe] * sum(one.length for one in pupil.results[-1].trajectories)
+        spent += PASSES[recipe] * sum(trajectory.length for trajectory in pupil.results[-1].trajectories)
     return pupil, spent
 
 

@@ -69,8 +69,8 @@ def cases_of_evaluation_have_other_patterns() -> Finding:
     task = Statutes()
 
     def patterns(split: str, count: int) -> set[tuple[str, ...]]:
-        answers = [task.scenario(split, number) for number in range(count)]  # type: ignore[arg-type]
-        return {(str(one.answer).partition(",")[0], *one.metadata["circumstances"]) for one in answers}
+        cases = [task.scenario(split, number) for number in range(count)]  # type: ignore[arg-type]
+        return {(str(case.answer).partition(",")[0], *case.metadata["circumstances"]) for case in cases}
 
     known, unseen = patterns("train", 1000), patterns("eval", 400)
     every = 8 * 2 ** len(CIRCUMSTANCES)
@@ -93,9 +93,9 @@ def selection_leaves_no_error() -> Finding:
     first, last = (
         fmean(mark for place in places for mark in raw[place]) for places in (range(5), range(26, PROVINCES))
     )
-    kept = sum(sum(marks) for marks in errors[True].values())
-    holds = kept == 0 and len(raw) == PROVINCES and raw[0].count(True) == 0 and first < 0.06 and 0.3 < last < 0.45
-    figures = say(first_five=first, last_five=last, selected=kept, with_reasons=fmean(reasons))
+    selected = sum(sum(marks) for marks in errors[True].values())
+    holds = selected == 0 and len(raw) == PROVINCES and raw[0].count(True) == 0 and first < 0.06 and 0.3 < last < 0.45
+    figures = say(first_five=first, last_five=last, selected=selected, with_reasons=fmean(reasons))
     return Finding(holds and abs(fmean(reasons) - 0.5) < 0.03, figures)
 
 
@@ -104,7 +104,7 @@ def _exam(pupil: Pupil, count: int = 200) -> tuple[float, float]:
     task = tasks.find(TASK)
     cases = [Assignment(task.scenario("eval", number), 1, pupil.parts.decoding) for number in range(count)]
     played: Sequence[Trajectory] = run_async(pupil.parts.player.play(cases, key=Key.of(0).derive("exam")))
-    return fmean(map(task.success, played)), fmean("<think>" in one.answer for one in played)
+    return fmean(map(task.success, played)), fmean("<think>" in attempt.answer for attempt in played)
 
 
 @claim(

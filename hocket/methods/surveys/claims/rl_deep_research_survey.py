@@ -18,8 +18,8 @@ TASK, LESSONS, STEPS = "lookup", 40, 20
 def _exam(pupil: Pupil) -> tuple[float, float]:
     """Of unseen questions: the share answered rightly, and the share of answers that keep to the protocol."""
     played = pupil.exam(4)
-    described = [pupil.parts.task.describe(one) for one in played]
-    return fmean(map(pupil.parts.task.success, played)), fmean(one["format"] for one in described)
+    described = [pupil.parts.task.describe(attempt) for attempt in played]
+    return fmean(map(pupil.parts.task.success, played)), fmean(figures["format"] for figures in described)
 
 
 @claim(
@@ -30,10 +30,10 @@ def _exam(pupil: Pupil) -> tuple[float, float]:
     learns=True,
 )
 def imitation_teaches_the_protocol() -> Finding:
-    lessons, asked = f"lessons:{TASK}", {"curriculum.prompts": 8}
-    start = after_lessons("grpo", TASK, lessons, asked, steps=LESSONS)
+    lessons, settings = f"lessons:{TASK}", {"curriculum.prompts": 8}
+    start = after_lessons("grpo", TASK, lessons, settings, steps=LESSONS)
     first, reinforced = _exam(start), _exam(start.run(STEPS))
-    longer = _exam(after_lessons("grpo", TASK, lessons, asked, steps=2 * LESSONS))
+    longer = _exam(after_lessons("grpo", TASK, lessons, settings, steps=2 * LESSONS))
     holds = first[1] > 0.85 and abs(longer[0] - first[0]) < 0.15 and reinforced[0] > max(first[0], longer[0]) + 0.3
     right = say(lessons=first[0], twice_the_lessons=longer[0], then_rl=reinforced[0])
     return Finding(holds, f"right: {right}; of the form: {say(lessons=first[1], then_rl=reinforced[1])}")

@@ -63,8 +63,8 @@ def _searched(model: str) -> tuple[float, int]:
     )
     with tempfile.TemporaryDirectory() as folder:
         search = SearchRun(settings, Path(folder) / "search")
-        found = search.run()
-        return found["evaluation"]["best"] - found["evaluation"]["start"], len(search.bench.trials)
+        outcome = search.run()
+        return outcome["evaluation"]["best"] - outcome["evaluation"]["start"], len(search.bench.trials)
 
 
 @claim(

@@ -16,9 +16,9 @@ MAZE = "maze?width=3&height=3&steps=10&reading=number"
 
 
 def _stepped(recipe: str, task: str) -> ShippedRun:
-    found = tasks.find(task)
+    world = tasks.find(task)
     settings = {"curriculum.prompts": 2}
-    return run(configured(find(recipe), task, found, settings), found, 2)
+    return run(configured(find(recipe), task, world, settings), world, 2)
 
 
 def _advantages(step: ShippedRun) -> list[list[tuple[str, float]]]:

@@ -61,8 +61,8 @@ def an_update_takes_a_byte_a_weight() -> Finding:
 )
 def what_the_uplink_does_not_carry_waits() -> Finding:
     nodes = _nodes()
-    one = len(flat(nodes["car"].parts.lead.policy)) * 1.1
-    uplink, closed = SharedUplink(int(one), NODES), SharedUplink(0, NODES)
+    size = len(flat(nodes["car"].parts.lead.policy)) * 1.1
+    uplink, closed = SharedUplink(int(size), NODES), SharedUplink(0, NODES)
     averaging = _averaging(nodes, uplink)
     start = averaging.shared.values["policy"].clone()
     for place, name in enumerate(NODES):  # Each node's change is another number.
@@ -97,7 +97,9 @@ def the_network_serves_the_model() -> Finding:
             pupil.run(EVERY)
         update = _exchange(averaging, uplink, number)
     after, gradients = _success(nodes["car"]), 4 * weights * EVERY
-    same = all(torch.equal(flat(one.parts.lead.policy), averaging.shared.values["policy"]) for one in nodes.values())
+    same = all(
+        torch.equal(flat(pupil.parts.lead.policy), averaging.shared.values["policy"]) for pupil in nodes.values()
+    )
     share = update / gradients
     holds = after > before + 0.15 and share < 0.1 and same and sum(uplink.lost.values()) == ROUNDS
     return Finding(holds, say(before=before, after=after, bytes_of_an_update=update, of_gradients=share))
@@ -106,8 +108,8 @@ def the_network_serves_the_model() -> Finding:
 def _success(pupil: Pupil, count: int = 100) -> float:
     """Of samples of unseen sums."""
     parts = pupil.parts
-    asked = [Assignment(parts.task.scenario("eval", number), 2, parts.decoding) for number in range(count)]
-    return fmean(map(parts.task.success, run_async(parts.player.play(asked, key=Key.of(0).derive("uplink")))))
+    attempts = [Assignment(parts.task.scenario("eval", number), 2, parts.decoding) for number in range(count)]
+    return fmean(map(parts.task.success, run_async(parts.player.play(attempts, key=Key.of(0).derive("uplink")))))
 
 
 @claim(
@@ -115,8 +117,8 @@ def _success(pupil: Pupil, count: int = 100) -> float:
     slow=True,
 )
 def the_model_serves_the_network() -> Finding:
-    asked = {"curriculum.prompts": 4, "rollout.samples": 4}
-    pupil = after_lessons("llm4mac", "uplink", "lessons:uplink", asked, steps=30).run(1)
+    settings = {"curriculum.prompts": 4, "rollout.samples": 4}
+    pupil = after_lessons("llm4mac", "uplink", "lessons:uplink", settings, steps=30).run(1)
     batch, delivered = pupil.results[0].batch, pupil.mean("reward/mean", 1)
     spread = 0.0 if batch is None else float(batch.occurrences.advantage.std())
     return Finding(spread > 0 and delivered > 0, say(spread_of_advantages=spread, delivered=delivered))
