@@ -1,8 +1,8 @@
 """Vision-language-action models on large VLMs: monolithic and hierarchical, a survey (arXiv:2508.13073).
 
-A monolithic model maps pictures and instructions to actions, as one system or as two that share states; a hierarchical one
-separates planning from execution by something readable in between. The library has both as policies: one sequence of
-decisions, and planner and actor that are credited apart. Pixels are drawings of a few shapes here, and there is no
+A monolithic model maps pictures and instructions to actions, as one system or as two that share states; a hierarchical
+one separates planning from execution by something readable in between. The library has both as policies: one sequence
+of decisions, and planner and actor that are credited apart. Pixels are drawings of a few shapes here, and there is no
 robot: worlds are mazes, discs and point masses, and others come through `hocket.agents.environments`.
 """
 
