@@ -30,7 +30,8 @@ def each_class_takes_a_training_step() -> Finding:
     for model, name in RUNS.items():
         recipe = find(name)
         task = tasks.find(recipe.task or "sums")
-        step = run(configured(recipe, task.name, task, {}), task, 1)
+        settings = {"model": "nano-vlm"} if model == "vision-language" else {}
+        step = run(configured(recipe, task.name, task, settings), task, 1)
         sizes[model] = largest(step.gradients)
         weights[model] = sum(weight.numel() for weight in step.parts.lead.policy.module.parameters())
     cells = {cell.name: cell for cell in SURVEY.axes[0].cells}
