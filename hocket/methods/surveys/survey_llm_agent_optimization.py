@@ -12,8 +12,8 @@ SURVEY_LLM_AGENT_OPTIMIZATION = FieldSurvey(
     name="survey-llm-agent-optimization",
     title="A Survey on the Optimization of Large Language Model-based Agents",
     source="arXiv:2503.12434",
-    witness="every leaf of its tree is in the library, or the map says what is lacking; a comparison of them on one "
-    "task is for `hocket study --tokens`",
+    witness="every leaf of its tree is in the library, or the map says what is lacking; on `lookup` four ways of "
+    "training and a search for prompts are compared at equal tokens",
     axes=(
         Axis(
             "parameters",
