@@ -138,8 +138,8 @@ class JointTask:
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         """Settings with which a recipe learns small worlds within a minute or two."""
         place = critic_credit(recipe)
-        chosen = {**(GROUPED if place is None else ACTOR_CRITIC), **(self.suggested or {})}
-        chosen = chosen if place is None else at_critic(place, chosen)
+        stated = {**(GROUPED if place is None else ACTOR_CRITIC), **(self.suggested or {})}
+        chosen = stated if place is None else at_critic(place, stated)
         settings = {key: value for key, value in chosen.items() if "." not in key or _known(recipe, key)}
         if recipe.store is not None:  # Each decision is learnt from many times, by mini-batches of the store's.
             mine = {key: value for key, value in settings.items() if not key.startswith("update.")}

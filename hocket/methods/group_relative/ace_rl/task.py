@@ -115,7 +115,7 @@ class Demands(TextTask):
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
         text = written(scenario.metadata["constraints"], self.skill, rng)
         prompt = ({"role": "user", "content": scenario.prompt},)
-        return [Lesson(prompt, ({"role": "assistant", "content": text},))]  # type: ignore[arg-type]
+        return [Lesson(prompt, ({"role": "assistant", "content": text},))]
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> Demands:
