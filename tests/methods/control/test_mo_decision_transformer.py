@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tiny_runs import call, train
+from tiny_runs import rows, train
 
 from hocket.core.keys import Key
 from hocket.methods.control.mo_decision_transformer.method import PredictedReturn, ThreeLikelihoods
@@ -24,7 +24,7 @@ def test_the_way_shown_reaches_the_goal_and_walls_hold():
         live = live & ~arrived(place)
     assert not live.any()
     assert steps.mean() < 30
-    low, place = start[:, 1] < 0.4, start
+    low, place = start[:, 1] < 0.2, start
     for _ in range(20):  # Whoever is below the first gate stops at the wall.
         place = moved(place, np.tile([1.0, 0.0], (30, 1)))
     assert (place[low, 0] < -0.33).all()
@@ -33,26 +33,26 @@ def test_the_way_shown_reaches_the_goal_and_walls_hold():
 
 
 def test_records_are_whole_episodes_of_several_skills():
-    rows = recorded(20, Key.of(0))
-    ends = np.flatnonzero(rows["terminations"] | rows["truncations"])
+    data = recorded(20, Key.of(0))
+    ends = np.flatnonzero(data["terminations"] | data["truncations"])
     assert len(ends) == 20
-    assert ends[-1] == len(rows["rewards"]) - 1
+    assert ends[-1] == len(data["rewards"]) - 1
     lengths = np.diff(np.append(-1, ends))
-    assert lengths.min() < 60
-    assert lengths.max() == 80
-    np.testing.assert_array_equal(rows["next_observations"][:5], rows["observations"][1:6])
+    assert lengths.min() < 30
+    assert lengths.max() > 60
+    np.testing.assert_array_equal(data["next_observations"][:5], data["observations"][1:6])
 
 
-def test_a_run_learns_from_a_file_and_is_resumed_and_evaluated(tmp_path, monkeypatch):
+def test_a_run_learns_from_a_file_and_plays(tmp_path, monkeypatch):
     file = tmp_path / "d.npz"
     monkeypatch.setattr("sys.argv", ["recorded", "--out", str(file), "--episodes", "3"])
     main()
     train(tmp_path, "run", "--store.data", str(file), steps=1, tiny=RUN)
-    assert call("eval", tmp_path / "run", "--n", "2").code == 0
-    refused = call(
-        "train", "--runs", tmp_path, "--steps", "1", "--recipe", "mo-decision-transformer", "--task", "gym:CartPole-v1"
+    last = rows(tmp_path / "run")[-1]
+    assert last["loss"] == pytest.approx(
+        last["prediction/action"] + 0.1 * last["prediction/state"] + 0.1 * last["prediction/return"], rel=1e-4
     )
-    assert refused.code == 2
+    assert last["eval/return"] <= -1
 
 
 @pytest.mark.parametrize("weights", [{"state": -0.1}, {"to_go": -1.0}])

@@ -6,7 +6,7 @@ import functools
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -180,24 +180,57 @@ claim.refuses("One region is none.", lambda: PredictedReturn(regions=1), "0 or a
 # ---------------------------------------------------------------- learning
 
 
-SEEDS = 5
-KINDS = {"all": {}, "no regions": {"objective.policy.regions": 0}, "actions alone": BARE}
+KINDS: dict[str, tuple[dict[str, Any], int]] = {
+    "all": ({}, 5),
+    "no regions": ({"objective.policy.regions": 0}, 3),
+    "actions alone": (BARE, 5),
+}
+"""Settings, and how many seeds."""
 
 
 @functools.cache
 def _figures() -> dict[str, Array]:
-    """By kind, for each seed: losses of states and returns on other episodes, sampled return, greedy return."""
+    """By kind, for each seed: greedy and sampled return, losses of states and of returns on other episodes, `[N, 4]`;
+    of the `data` the mean return, `[N]`."""
     with tempfile.TemporaryDirectory() as folder:
-        unseen = Path(folder) / "unseen.npz"
+        unseen, result = Path(folder) / "unseen.npz", dict[str, list[Any]](data=[])
         np.savez(unseen, **recorded(40, Key.of(99)))  # type: ignore[arg-type]
-        result: dict[str, list[list[float]]] = {name: [] for name in KINDS}
-        for seed in range(SEEDS):
-            file = Path(folder) / f"{seed}.npz"
-            np.savez(file, **recorded(100, Key.of(seed)))  # type: ignore[arg-type]
-            for name, settings in KINDS.items():
-                policy = trained(MO_DECISION_TRANSFORMER.but(settings), file, seed)
-                result[name].append([played(policy, 1.0), played(policy, 0.0), *losses(policy, unseen)])
+        for seed in range(5):
+            file, episodes = Path(folder) / f"{seed}.npz", recorded(100, Key.of(seed))
+            np.savez(file, **episodes)  # type: ignore[arg-type]
+            result["data"].append(float(episodes["rewards"].sum()) / 100)
+            for name, (settings, seeds) in KINDS.items():
+                if seed < seeds:
+                    policy = trained(MO_DECISION_TRANSFORMER.but(settings), file, seed)
+                    returns = [played(policy, temperature) for temperature in (0.0, 1.0)]
+                    result.setdefault(name, []).append([*returns, *losses(policy, unseen)])
     return {name: np.array(figures) for name, figures in result.items()}
+
+
+@claim(
+    "Tokens of regions lower the loss of next states on other episodes in each of 3 seeds (predicted).",
+    "section 3.2",
+    slow=True,
+)
+def regions_lower_the_loss_of_next_states() -> Finding:
+    figures = _figures()
+    pairs = {name: figures[name][:3, 2] for name in ("all", "no regions")}
+    gaps = pairs["no regions"] - pairs["all"]
+    return Finding(bool((gaps > 0).all()), say(**{name: one.tolist() for name, one in pairs.items()}))
+
+
+@claim(
+    "With layers of 32 and 500 gradients on 100 episodes, it earns more than these on the mean, played greedily in "
+    "unseen ones, and no less than the same network that predicts actions alone (5 seeds).",
+    "table 1",
+    slow=True,
+    learns=True,
+)
+def it_earns_no_less_than_with_actions_alone() -> Finding:
+    figures = _figures()
+    ours, plain, data = figures["all"][:, 0], figures["actions alone"][:, 0], figures["data"]
+    holds = float(ours.mean()) > float(data.mean()) and float(ours.mean()) >= float(plain.mean())
+    return Finding(holds, say(ours=ours.tolist(), actions_alone=plain.tolist(), data=data.tolist()))
 
 
 def trained(recipe: Recipe, file: Path, seed: int, steps: int = 5) -> ControlPolicy:

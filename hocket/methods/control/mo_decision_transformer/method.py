@@ -63,7 +63,7 @@ class PredictingTransformer(DecisionTransformer):
         self.spread = nn.Parameter(torch.full((sights + 1,), _FIRST_LOG_STD))
 
     def states(self, rows: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        """What the last block gives at every state `[B, L, width]`, and at the ends of decisions `[B, L - 1, width]`."""
+        """What the last block gives at states `[B, L, width]`, and at the ends of decisions `[B, L - 1, width]`."""
         sights, to_go, before, step = torch.split(rows, self.sizes, -1)
         place = step[..., 0].long().clamp(0, len(self.times) - 1)
         moment, earlier = self.times[place], self.times[(place - 1).clamp(min=0)]
@@ -208,6 +208,7 @@ MO_DECISION_TRANSFORMER = DECISION_TRANSFORMER.but(
         "action's",
         "where they are read": "at the last token of a decision; the first decision of a window was not predicted",
     },
+    note="a point in a corridor with recorded episodes of our own stands in for D4RL's locomotion",
     task="crooked:point",
     store=Transitions(rows=32, length=5, gradients_per_step=100, draws=100, begin=1),
     objective=ThreeLikelihoods(policy=PredictedReturn(window=5, scale=20.0)),

@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 from hocket.core.keys import Key
 from hocket.methods.control.mo_decision_transformer.world import Array, Crooked, arrived, begun, moved, shown
 
-SWERVE = 0.7
+SWERVE = 0.5
 """By how many radians an action is off the way, to either side."""
 
 
 def recorded(episodes: int, key: Key) -> dict[str, NDArray[Any]]:
     """Rows of so many episodes, as `hocket record` writes them.
 
-    Each episode has a skill, drawn evenly from 0.3 to 1: with that probability a decision goes along the way, swerved
+    Each episode has a skill, drawn evenly from 0.4 to 1: with that probability a decision goes along the way, swerved
     to the left or to the right by chance; else anywhere.
     """
     length, rng = Crooked().length, key.derive("behaviour").numpy()
     place = begun(key.derive("starts").numpy().integers(0, 2**31, episodes).tolist())
-    skill, live = rng.uniform(0.3, 1.0, episodes), np.ones(episodes, bool)
+    skill, live = rng.uniform(0.4, 1.0, episodes), np.ones(episodes, bool)
     steps: list[dict[str, NDArray[Any]]] = []
     for time in range(length):
         along = swerved(shown(place), SWERVE * rng.choice([-1.0, 1.0], episodes))

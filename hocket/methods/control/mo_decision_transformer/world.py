@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 STRIDE = 0.15
 """How far a full action goes along a dimension."""
-WALLS = ((-0.33, -1.0, 0.4), (0.33, -0.4, 1.0))
+WALLS = ((-0.33, -1.0, 0.2), (0.33, -0.2, 1.0))
 """Where each stands, and from where to where: the first is open at the top, the second at the bottom."""
 GOAL, NEAR = np.array([0.8, 0.8]), 0.15
 
@@ -126,7 +126,7 @@ def _blocked(place: Array, after: Array) -> NDArray[np.bool_]:
 
 def shown(place: Array) -> Array:
     """The way to the goal at `[B, 2]`: through the middle of each gate; `[B, 2]`, of which no number exceeds 1."""
-    aims = np.array([[-0.23, 0.7], [0.43, -0.7], GOAL])
+    aims = np.array([[-0.23, 0.6], [0.43, -0.6], GOAL])
     stage = (place[:, 0] >= WALLS[0][0]).astype(int) + (place[:, 0] >= WALLS[1][0])
     way = aims[stage] - place
     action: Array = way / np.maximum(np.abs(way).max(1, keepdims=True), STRIDE)

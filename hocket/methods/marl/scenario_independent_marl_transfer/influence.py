@@ -139,4 +139,5 @@ INFLUENCE = WorldWrapper(
     settings={"influence": int},
     layer=1,
     wrap=lambda world, influence: Influenced(world, influence),
+    suggested={"curriculum.prompts": 32, "update.lr": 3e-3, "steps": 40},
 )

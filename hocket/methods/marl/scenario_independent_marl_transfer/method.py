@@ -83,10 +83,10 @@ SCENARIO_INDEPENDENT = IPPO.but(
         "influence": "halves with each cell; soldiers and foes in a map each",
         "attack": "at the nearest foe in reach, of equals the weakest",
         "curriculum": "10 steps of two against two, 10 of three against three, then the task's own",
-        "units": "of one type; skirmishes on a grid stand in for StarCraft",
+        "foes": "of half a soldier's health, so that a team learns within a minute",
     },
-    note="units are of one type, so transfer between types of units is not shown",
-    task="skirmish:5v5?influence=7&ids=false",
+    note="skirmishes of one type of unit on a grid stand in for StarCraft's, of several",
+    task="skirmish:5v5?influence=7&ids=false&strength=2",
     requires=(Requirement.AGENTS,),
     hooks=(ScenarioCurriculum(),),
 )
