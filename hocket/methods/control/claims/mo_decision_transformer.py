@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from hocket import tasks
@@ -26,7 +27,7 @@ from hocket.methods.control.mo_decision_transformer.method import (
     region,
 )
 from hocket.methods.control.mo_decision_transformer.recorded import recorded
-from hocket.methods.control.mo_decision_transformer.world import Crooked, arrived, begun, moved
+from hocket.methods.control.mo_decision_transformer.world import CrookedCorridor, arrived, begun, moved
 from hocket.policies.control import ControlPolicy
 from hocket.policies.wanted_returns import DecisionTransformer
 from hocket.recipe import Recipe
@@ -62,7 +63,7 @@ def without_its_parts_it_is_the_decision_transformer() -> Finding:
             slopes.append({"loss": loss.detach(), **dict(zip(weights, got, strict=True))})
         for name, slope in slopes[0].items():
             if name in slopes[1]:
-                off = max(off, float((cast(torch.Tensor, slope) - cast(torch.Tensor, slopes[1][name])).abs().max()))
+                off = max(off, float((slope - slopes[1][name]).abs().max()))
             elif slope is not None:
                 beside = max(beside, float(slope.abs().max()))
     return Finding(off == 0 and beside == 0, say(off=off, heads=beside))
@@ -78,8 +79,11 @@ def densities_are_those_of_attention_over_four_kinds_of_tokens() -> Finding:
     for regions in (0, 4):
         recipe = SMALL.but(**{"objective.policy.regions": regions})
         policy, batch = policy_of(recipe, discrete=False), rows(recipe, discrete=False)
-        found = policy.evaluate(batch, BOTH)
-        logp, dynamics = found.logp.detach().double().numpy(), found.get(Quantity.DYNAMICS).detach().double().numpy()
+        evaluation = policy.evaluate(batch, BOTH)
+        logp, dynamics = (
+            evaluation.logp.detach().double().numpy(),
+            evaluation.get(Quantity.DYNAMICS).detach().double().numpy(),
+        )
         action = batch.action.double().numpy()
         to_go = TO_GO.read(batch, "the claim").double().numpy() / 2
         sights = np.concatenate(batch.observation).astype(float)
@@ -101,10 +105,10 @@ def densities_are_those_of_attention_over_four_kinds_of_tokens() -> Finding:
 @claim("The loss is the sum of the three mean losses by their weights; the first of a sequence adds nothing to two.")
 def the_loss_is_the_weighted_sum_of_three() -> Finding:
     policy, batch = policy_of(SMALL, discrete=False), rows(SMALL, discrete=False)
-    found = policy.evaluate(batch, BOTH)
-    terms = SMALL.objective(found, batch)
-    state, to_go = found.get(Quantity.DYNAMICS).detach().double().numpy().T
-    mean = -found.logp.detach().double().numpy().mean()
+    evaluation = policy.evaluate(batch, BOTH)
+    terms = SMALL.objective(evaluation, batch)
+    state, to_go = evaluation.get(Quantity.DYNAMICS).detach().double().numpy().T
+    mean = -evaluation.logp.detach().double().numpy().mean()
     expected = mean + 0.1 * state.mean() + 0.3 * to_go.mean()
     off = abs(float(terms.total().detach()) - expected)
     shown = {name: float(value) for name, value in terms.metrics.items()}
@@ -165,8 +169,8 @@ def what_is_played_is_what_is_learnt() -> Finding:
     written[TO_GO.name][mine] = torch.from_numpy(np.cumsum(pays[::-1])[::-1].astype(np.float32).copy())
     written[STEP.name][mine] = torch.arange(count)
     learnt = replace(batch, action=taken, observation=observed, annotations={**batch.annotations, **written})
-    logp = policy.evaluate(learnt, frozenset({Quantity.LOGP})).logp[mine].detach()
-    return below(5e-5, count > 3, off=float((logp - torch.tensor(played)).abs().max()))
+    then = policy.evaluate(learnt, frozenset({Quantity.LOGP})).logp[mine].detach()
+    return below(5e-5, count > 3, off=float((then - torch.tensor(played)).abs().max()))
 
 
 claim.refuses(
@@ -216,7 +220,7 @@ def regions_lower_the_loss_of_next_states() -> Finding:
     figures = _figures()
     pairs = {name: figures[name][:3, 2] for name in ("all", "no regions")}
     gaps = pairs["no regions"] - pairs["all"]
-    return Finding(bool((gaps > 0).all()), say(**{name: one.tolist() for name, one in pairs.items()}))
+    return Finding(bool((gaps > 0).all()), say(**{name: losses.tolist() for name, losses in pairs.items()}))
 
 
 @claim(
@@ -249,9 +253,9 @@ def losses(policy: ControlPolicy, file: Path) -> list[float]:
     batch, actor = store.draw(store.init(), 600, Key.of(5)), cast(DecisionTransformer, policy.module.actor)
     wanted = actor.wanted.clone()
     with torch.no_grad():
-        found = policy.evaluate(batch, BOTH).get(Quantity.DYNAMICS)
+        evaluation = policy.evaluate(batch, BOTH).get(Quantity.DYNAMICS)
     actor.wanted.copy_(wanted)
-    means: list[float] = found[(found != 0).any(1)].mean(0).tolist()
+    means: list[float] = evaluation[(evaluation != 0).any(1)].mean(0).tolist()
     return means
 
 
@@ -259,7 +263,7 @@ def played(policy: ControlPolicy, temperature: float, count: int = 100) -> float
     """The mean return of unseen episodes, where the best recorded return is wanted."""
     place, rng = begun(range(10**6, 10**6 + count)), Key.of(7).numpy()
     carried, live, earned = np.zeros((count, policy.carries), np.float32), np.ones(count, bool), np.zeros(count)
-    for _ in range(Crooked().length):
+    for _ in range(CrookedCorridor().length):
         hot, luck = np.full(count, temperature, np.float32), rng.random((count, policy.draws))
         action, _ = policy.sample(place.astype(np.float32), luck, hot, carried=carried)
         place = moved(place, action.astype(np.float64))
@@ -272,7 +276,7 @@ def played(policy: ControlPolicy, temperature: float, count: int = 100) -> float
 # ---------------------------------------------------------------- in float64
 
 
-def _outputs(policy: ControlPolicy, batch: Batch, mine: Array, regions: int) -> tuple[Array, Array]:
+def _outputs(policy: ControlPolicy, batch: Batch, mine: NDArray[Any], regions: int) -> tuple[Array, Array]:
     """What is read at the states `[L, A]`, and where decisions end `[L - 1, O + 1]`, of a sequence."""
     action = np.clip(batch.action.double().numpy(), -1, 1)
     to_go = TO_GO.read(batch, "the claim").double().numpy() / 2

@@ -159,8 +159,8 @@ class PredictedReturn(WantedReturn):
 def follows(rows: EvaluatedRows) -> Tensor:
     """Whether a row has one before it in its sequence, so that it was predicted, `[K]`."""
     batch, chosen = rows.batch, rows.places
-    if batch.taken is not None:
-        batch, chosen = batch.taken.whole, batch.taken.decision[chosen]
+    if (taken := batch.taken) is not None:
+        batch, chosen = taken.whole, taken.decision[chosen]
     return (chosen > 0) & (batch.turn[(chosen - 1).clamp(min=0)] == batch.turn[chosen])
 
 

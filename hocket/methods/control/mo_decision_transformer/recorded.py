@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.core.keys import Key
-from hocket.methods.control.mo_decision_transformer.world import Array, Crooked, arrived, begun, moved, shown
+from hocket.methods.control.mo_decision_transformer.world import Array, CrookedCorridor, arrived, begun, moved, shown
 
 SWERVE = 0.5
 """By how many radians an action is off the way, to either side."""
@@ -25,7 +25,7 @@ def recorded(episodes: int, key: Key) -> dict[str, NDArray[Any]]:
     Each episode has a skill, drawn evenly from 0.4 to 1: with that probability a decision goes along the way, swerved
     to the left or to the right by chance; else anywhere.
     """
-    length, rng = Crooked().length, key.derive("behaviour").numpy()
+    length, rng = CrookedCorridor().length, key.derive("behaviour").numpy()
     place = begun(key.derive("starts").numpy().integers(0, 2**31, episodes).tolist())
     skill, live = rng.uniform(0.4, 1.0, episodes), np.ones(episodes, bool)
     steps: list[dict[str, NDArray[Any]]] = []

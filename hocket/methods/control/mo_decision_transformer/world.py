@@ -27,7 +27,7 @@ GOAL, NEAR = np.array([0.8, 0.8]), 0.15
 
 
 @dataclass(frozen=True)
-class Crooked:
+class CrookedCorridor:
     """A point begins at the left, at a height of its own in each episode, and must pass both gates to the goal.
 
     Seen is the place. Every step pays -1, so a return is minus the steps. The goal ends the episode, which is cut after
@@ -133,10 +133,10 @@ def shown(place: Array) -> Array:
     return action
 
 
-def _crooked(name: str, settings: Mapping[str, str]) -> Crooked:
+def _crooked(name: str, settings: Mapping[str, str]) -> CrookedCorridor:
     if name != "crooked:point":
         raise ConfigurationError(f"there is no task {name!r}; choose crooked:point")
-    return Crooked(**checked(name, settings, {"length": int}))
+    return CrookedCorridor(**checked(name, settings, {"length": int}))
 
 
 CROOKED = TaskForm(

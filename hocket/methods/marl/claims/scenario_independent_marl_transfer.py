@@ -15,7 +15,7 @@ from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.methods.marl.ippo import IPPO
-from hocket.methods.marl.scenario_independent_marl_transfer.influence import Influenced
+from hocket.methods.marl.scenario_independent_marl_transfer.influence import InfluenceMaps
 from hocket.methods.marl.scenario_independent_marl_transfer.method import SCENARIO_INDEPENDENT, ScenarioCurriculum
 from hocket.policies.control import ControlPolicy
 from hocket.recipe import Recipe
@@ -35,7 +35,7 @@ FEW, MANY = (f"skirmish:{side}?influence=7&ids=false&strength=2" for side in ("3
 
 def _fields(world: Skirmish, width: int = 40, seed: int = 0) -> tuple[Any, Any]:
     """A wrapped world and the plain one in the same states, where units stand close and some have fallen."""
-    fields = Influenced(world).open(width), world.open(width)
+    fields = InfluenceMaps(world).open(width), world.open(width)
     for field in fields:
         field.reset(range(width), range(width))
         _scatter(getattr(field, "_field", field), seed)
@@ -54,10 +54,10 @@ def _scatter(field: Any, seed: int) -> None:
 def sizes_do_not_depend_on_the_number_of_units() -> Finding:
     sizes = set()
     for count, foes in ((2, 2), (3, 5), (8, 4), (20, 20)):
-        field = Influenced(Skirmish(count, foes, size=40)).open(2)
+        field = InfluenceMaps(Skirmish(count, foes, size=40)).open(2)
         field.reset(range(2), range(2))
-        shapes = {one.shape for one in (*field.seen(), *cast(Any, field.allowed()))}
-        sizes.add((*sorted(shapes), np.shape(field.state())))
+        shapes = {part.shape for part in (*field.seen(), *cast(Any, field.allowed()))}
+        sizes.add((*sorted(shapes), np.shape(cast(Any, field.state()))))
     return Finding(sizes == {((2, 6), (2, 102), (2, 98))}, say(sizes=str(sizes)))
 
 
@@ -117,11 +117,11 @@ def an_attack_is_at_the_nearest_foe_in_reach() -> Finding:
     wrong, ties, attacks = 0, 0, 0
     for seed in range(4):
         field, plain = _fields(Skirmish(3, 4), seed=seed)
-        masks, whole = np.stack(field.allowed(), 1), np.stack(plain.allowed(), 1)
-        wrong += int((masks[..., :5] != whole[..., :5]).sum()) + int((masks[..., 5] != whole[..., 5:].any(-1)).sum())
+        masks, listed = np.stack(field.allowed(), 1), np.stack(plain.allowed(), 1)
+        wrong += int((masks[..., :5] != listed[..., :5]).sum()) + int((masks[..., 5] != listed[..., 5:].any(-1)).sum())
         chosen, named = np.zeros((40, 3), int), np.zeros((40, 3), int)
         for copy, number in np.argwhere(masks[..., 5]):
-            foes = [foe for foe in range(4) if whole[copy, number, 5 + foe]]
+            foes = [foe for foe in range(4) if listed[copy, number, 5 + foe]]
             gaps = {foe: int(np.abs(plain.place[copy, number] - plain.place[copy, 3 + foe]).max()) for foe in foes}
             close = [foe for foe in foes if gaps[foe] == min(gaps.values())]
             weak = min(plain.health[copy, 3 + foe] for foe in close)
@@ -160,7 +160,7 @@ def scenarios_are_played_in_their_order() -> Finding:
     (hook,), own, sides = SCENARIO_INDEPENDENT.hooks, cast(JointPlayer, parts.player), []
     hook.check(parts)
     for step in (1, 10, 11, 20, 21, 60):
-        world = cast(Influenced, cast(JointPlayer, hook.seat(own, parts, step, None)).world)
+        world = cast(InfluenceMaps, cast(JointPlayer, hook.seat(own, parts, step, None)).world)
         sides.append((cast(Skirmish, world.world).count, cast(Skirmish, world.world).foes, world.seats[0]))
     alike = len({seat for _, _, seat in sides}) == 1
     counts = [side[:2] for side in sides]
@@ -196,9 +196,9 @@ def weights_serve_other_scenarios() -> Finding:
         few, many = (_policy(_parts(IPPO, name, seed)) for name, seed in ((FEW, 0), (MANY, 1)))
         few.save(Path(folder))
         many.load(Path(folder))
-        seen, luck = np.random.default_rng(0).random((20, 102), np.float32), np.random.default_rng(1).random((20, 1))
+        sights, luck = np.random.default_rng(0).random((20, 102), np.float32), np.random.default_rng(1).random((20, 1))
         off = float(
-            abs(np.subtract(*(one.sample(seen, luck, np.ones(20, np.float32))[1] for one in (few, many)))).max()
+            abs(np.subtract(*(team.sample(sights, luck, np.ones(20, np.float32))[1] for team in (few, many)))).max()
         )
         plain, larger = (
             _policy(_parts(IPPO, name, 0)) for name in ("skirmish:3v3?ids=false", "skirmish:5v5?ids=false")
@@ -261,13 +261,15 @@ def _victories(parts: RunContext, count: int = 60) -> float:
     slow=True,
 )
 def larger_teams_learn_from_smaller_ones_in_half_the_steps() -> Finding:
-    steps = {"transferred": [], "scratch": []}
+    steps: dict[str, list[int]] = {"transferred": [], "scratch": []}
     for seed in range(SEEDS):
         for name, count, begin in (("transferred", 3, 15), ("scratch", 22, 0)):
             shares = _run("ippo", MANY, seed, count, begin)[1]
             steps[name].append(next((step for step, share in enumerate(shares, 1) if share >= 0.9), count + 1))
     holds = all(2 * few <= many for few, many in zip(steps["transferred"], steps["scratch"], strict=True))
-    return Finding(holds and max(steps["transferred"]) <= 3, say(**{name: str(one) for name, one in steps.items()}))
+    return Finding(
+        holds and max(steps["transferred"]) <= 3, say(**{name: str(counts) for name, counts in steps.items()})
+    )
 
 
 @claim(

@@ -27,7 +27,7 @@ OWN = 4
 
 
 @dataclass(frozen=True)
-class Influenced(WrappedWorld):
+class InfluenceMaps(WrappedWorld):
     """A `Skirmish` whose observations, joint state and actions have sizes that depend on `cells` alone.
 
     A unit's influence at a cell is its share of health times `DECAY` to the power of its distance. An agent sees its
@@ -67,7 +67,7 @@ class Influenced(WrappedWorld):
 class _InfluencedField(WrappedCourse):
     """The copies."""
 
-    def __init__(self, world: Influenced, width: int) -> None:
+    def __init__(self, world: InfluenceMaps, width: int) -> None:
         self._field = cast(Battlefield, world.world.open(width))
         super().__init__(self._field)
         self.world = world
@@ -77,7 +77,7 @@ class _InfluencedField(WrappedCourse):
         return self._course.step(list(np.where(chosen == ATTACK, ATTACK + target, chosen).T), live)
 
     def allowed(self) -> list[Bools]:
-        masks = np.stack(cast(list[Bools], self._field.allowed()), 1)
+        masks = np.stack(self._field.allowed(), 1)
         alike = np.concatenate([masks[..., :ATTACK], masks[..., ATTACK:].any(-1, keepdims=True)], -1)
         return list(alike.transpose(1, 0, 2))
 
@@ -87,12 +87,12 @@ class _InfluencedField(WrappedCourse):
         offsets = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(-1, 2)
         shares, knows = _shares(field), field.knows()
         result = []
-        for number, own in enumerate(field.seen()):
+        for number, plain in enumerate(field.seen()):
             weight = shares * knows[:, number]
             weight[:, number] = 0.0
             maps = influence(field.place, weight, field.place[:, number, None] + offsets, n)
-            shown = maps.reshape(len(own), -1) * field.standing[:, number, None]
-            result.append(np.concatenate([own[:, :OWN], shown], 1).astype(np.float32))
+            shown = maps.reshape(len(plain), -1) * field.standing[:, number, None]
+            result.append(np.concatenate([plain[:, :OWN], shown], 1).astype(np.float32))
         return result
 
     def state(self) -> NDArray[np.float32]:
@@ -138,6 +138,6 @@ INFLUENCE = WorldWrapper(
     description="soldiers see maps of so many cells a side, whatever the number of units, and attack the nearest foe",
     settings={"influence": int},
     layer=1,
-    wrap=lambda world, influence: Influenced(world, influence),
+    wrap=lambda world, influence: InfluenceMaps(world, influence),
     suggested={"curriculum.prompts": 32, "update.lr": 3e-3, "steps": 40},
 )

@@ -1,6 +1,6 @@
 """Scenario-independent transfer: one policy for skirmishes of any number of units (arXiv:2402.08184).
 
-Where observations list units and actions name foes, a network is of one scenario. In `Influenced` of
+Where observations list units and actions name foes, a network is of one scenario. In `InfluenceMaps` of
 `hocket.methods.marl.scenario_independent_marl_transfer.influence` what is seen, the joint state and what can be done
 have the same sizes in every skirmish, so that weights are carried from one to another:
 
@@ -18,7 +18,7 @@ from typing import cast
 from hocket.core.errors import ConfigurationError
 from hocket.core.requirements import Requirement
 from hocket.methods.marl.ippo import IPPO
-from hocket.methods.marl.scenario_independent_marl_transfer.influence import Influenced
+from hocket.methods.marl.scenario_independent_marl_transfer.influence import InfluenceMaps
 from hocket.rollout.joint import JointPlayer
 from hocket.stages import Hook, HookContext, Player
 from hocket.zoo.joint.skirmish import Skirmish
@@ -44,16 +44,16 @@ class ScenarioCurriculum(Hook):
 
     def check(self, run: HookContext) -> None:
         super().check(run)
-        world = run.player.world if isinstance(run.player, JointPlayer) else None
-        if not isinstance(world, Influenced) or run.player.identified:
+        player = run.player
+        if not isinstance(player, JointPlayer) or player.identified or not isinstance(player.world, InfluenceMaps):
             raise ConfigurationError(
                 f"recipe {run.method} carries weights from skirmish to skirmish, and task {run.task.name} is seen by "
                 'another number of units otherwise; use "skirmish:5v5?influence=7&ids=false"'
             )
-        own = cast(Skirmish, world.world)
-        if max(self.sides, default=0) > min(own.count, own.foes):
+        last = cast(Skirmish, player.world.world)
+        if max(self.sides, default=0) > min(last.count, last.foes):
             raise ConfigurationError(
-                f"hooks.0.sides = {list(self.sides)}: a scenario before {own.name} has no more units than it; use "
+                f"hooks.0.sides = {list(self.sides)}: a scenario before {last.name} has no more units than it; use "
                 "smaller ones"
             )
 
@@ -61,10 +61,10 @@ class ScenarioCurriculum(Hook):
         place = (step - 1) // self.steps
         if place >= len(self.sides):
             return player
-        own = cast(JointPlayer, player)
-        world, side = cast(Influenced, own.world), self.sides[place]
+        joint = cast(JointPlayer, player)
+        world, side = cast(InfluenceMaps, joint.world), self.sides[place]
         smaller = replace(cast(Skirmish, world.world), count=side, foes=side)
-        return replace(own, world=replace(world, world=smaller), _open=[])
+        return replace(joint, world=replace(world, world=smaller), _open=[])
 
 
 SCENARIO_INDEPENDENT = IPPO.but(
@@ -79,7 +79,7 @@ SCENARIO_INDEPENDENT = IPPO.but(
     "scenario k + 1 begins at that of scenario k;  all else as ippo",
     conventions={
         **IPPO.conventions,
-        "learner": "independent PPO, whose agents are not told apart",
+        "learner": "independent PPO, whose agents have no numbers",
         "influence": "halves with each cell; soldiers and foes in a map each",
         "attack": "at the nearest foe in reach, of equals the weakest",
         "curriculum": "10 steps of two against two, 10 of three against three, then the task's own",
