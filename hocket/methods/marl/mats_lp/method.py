@@ -1,4 +1,4 @@
-"""MATS-LP: every agent searches a tree of what it sees, by a policy that was learnt (Skrynnik et al., arXiv:2312.15908).
+"""MATS-LP: every agent searches a tree of what it sees, by a learnt policy (Skrynnik et al., arXiv:2312.15908).
 
 A light network is trained by PPO in lifelong path finding, and paid for progress alone: `PROGRESS` for a cell nearer
 to the goal than any since the goal was set (`NearerThanBefore`). At inference (`hocket.methods.marl.mats_lp.play`) each
@@ -43,7 +43,8 @@ def nearer(batch: Batch) -> NDArray[np.bool_]:
     progress, start = list[NDArray[np.bool_]](), 0
     for turn, states in enumerate(batch.joint):
         own, last = 4 * int(batch.index[turn]), parts.final_joint[turn]
-        assert states is not None and last is not None
+        assert states is not None
+        assert last is not None
         rows = np.concatenate([states, np.asarray(last, states.dtype)[None]])[:, own : own + 4]
         moved = (rows[1:, :2] != rows[:-1, :2]).any(1)
         action = batch.action[start : start + len(states)].numpy()

@@ -114,10 +114,14 @@ class Searchers:
         goals = np.concatenate([goal, place[:, :, 1:]], 2)
         for copy, agent, other in np.ndindex(near.shape):
             if other and present[copy, agent, other]:
-                cell = guessed(course.free[copy], last[copy, agent, other], place[copy, agent, other], course.world.sight)
+                cell = guessed(
+                    course.free[copy], last[copy, agent, other], place[copy, agent, other], course.world.sight
+                )
                 goals[copy, agent, other] = cell
             end = goals[copy, agent, other]
-            ways[copy, agent, other] = _ways(course.free[copy].tobytes(), len(course.free[copy]), int(end[0]), int(end[1]))
+            ways[copy, agent, other] = _ways(
+                course.free[copy].tobytes(), len(course.free[copy]), int(end[0]), int(end[1])
+            )
         flat = width * count
         free = np.repeat(course.free, count, 0)
         problems = Problems(free, ways.reshape(flat, *ways.shape[2:]), present.reshape(flat, -1))
@@ -189,7 +193,9 @@ def main() -> None:
     try:
         task = cast(Any, tasks.find(options.task))
         if not isinstance(task.world, LifelongPaths) or not task.world.guide:
-            raise ConfigurationError(f"task {options.task}: agents search in lifelong path finding with a guide; use mapf:lifelong")
+            raise ConfigurationError(
+                f"task {options.task}: agents search in lifelong path finding with a guide; use mapf:lifelong"
+            )
         policy = hocket.Run(options.run).policy
         found = compared(policy, task.world, options.n, StepwiseSearch(searches=options.searches))
     except HocketError as error:

@@ -81,7 +81,7 @@ class StepwiseSearch:
 
 
 class _Trees:
-    """The nodes of B trees. Node 0 is the root; where an agent after the first chooses, the state is that of the `origin`."""
+    """The nodes of B trees. Node 0 is the root; later agents of a step choose in the state of its first one, `origin`."""
 
     def __init__(self, rule: StepwiseSearch, problems: Problems, place: Ints, evaluate: Evaluate) -> None:
         self.rule, self.problems, self.evaluate = rule, problems, evaluate
@@ -141,7 +141,9 @@ class _Trees:
         rows, rule = self.rows, self.rule
         visits, prior = self.visits[rows, node], self.prior[rows, origin, agent]
         scale = np.where(self.high > self.low, self.high - self.low, 1.0)[:, None]
-        mean = (self.total[rows, node] / np.maximum(visits, 1) - np.where(self.low < np.inf, self.low, 0)[:, None]) / scale
+        mean = (
+            self.total[rows, node] / np.maximum(visits, 1) - np.where(self.low < np.inf, self.low, 0)[:, None]
+        ) / scale
         bonus = rule.c * prior * np.sqrt(np.maximum(visits.sum(1), 1))[:, None] / (1 + visits)
         score = np.where(visits > 0, mean, 0.0) + bonus
         best: Ints = np.where(prior > 0, score, -np.inf).argmax(1)

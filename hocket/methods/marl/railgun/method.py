@@ -48,8 +48,7 @@ class PlannerLessons(Hook):
         super().check(run)
         if not isinstance(run.player, JointPlayer) or not hasattr(run.player.world, "teacher"):
             raise ConfigurationError(
-                f"recipe {run.method} imitates the planner of a task, and task {run.task.name} has none; use "
-                "mapf:whole"
+                f"recipe {run.method} imitates the planner of a task, and task {run.task.name} has none; use mapf:whole"
             )
 
     def seat(self, player: Player, run: HookContext, step: int, memory: Any) -> Player:
