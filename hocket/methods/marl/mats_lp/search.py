@@ -51,23 +51,26 @@ class StepwiseSearch:
     """Of each problem a tree of joint moves, built of single ones: five branches at a node, whatever n is.
 
     In a node of the tree one agent chooses, in the order of their numbers, and when all have, all move. An agent takes
-    the move with the largest `Q + c P sqrt(N) / (1 + N_a)`, where Q is scaled to [0, 1] by the smallest and largest in
-    its tree and is 0 of what was never tried. All earn the sum of what each is paid, `PROGRESS` for a cell nearer to
-    its goal than any before, discounted by `gamma`; a new leaf is worth what `Evaluate` says of all who are under way.
+    the move with the largest `Q + c P sqrt(N) / (1 + N_a)`, where Q is 0 of what was
+    never tried. This is for the first `planners`; the others are taken to follow the
+    prior, by the largest `P / (1 + N_a)`. Planners earn the sum of what each of them is paid, `PROGRESS` for a cell
+    nearer to its goal than any before, discounted by `gamma`; a new leaf is worth what `Evaluate` says of those under
+    way.
 
     Attributes:
-        searches: leaves of a tree. c: the weight of priors. depth: the most steps ahead.
+        planners: agents that choose by value. searches: leaves of a tree. c: the weight of priors. depth: the most steps ahead.
     """
 
+    planners: int = 1
     searches: int = 50
     c: float = 1.5
     depth: int = 12
     gamma: float = 0.95
 
     def __post_init__(self) -> None:
-        if self.searches < 1 or self.depth < 1 or self.c <= 0 or not 0 < self.gamma <= 1:
+        if min(self.searches, self.planners) < 1 or self.depth < 1 or self.c <= 0 or not 0 < self.gamma <= 1:
             raise ConfigurationError(
-                f"searches = {self.searches} and depth = {self.depth} are at least 1, c = {self.c} is positive and "
+                f"planners, searches and depth = {self.planners, self.searches, self.depth} are at least 1, c = {self.c} is positive and "
                 f"gamma = {self.gamma} in (0, 1]"
             )
 
@@ -81,7 +84,7 @@ class StepwiseSearch:
 
 
 class _Trees:
-    """The nodes of B trees. Node 0 is the root; later agents of a step choose in the state of its first one, `origin`."""
+    """The nodes of B trees. Node 0 is the root; later agents of a step choose in the state of the first, `origin`."""
 
     def __init__(self, rule: StepwiseSearch, problems: Problems, place: Ints, evaluate: Evaluate) -> None:
         self.rule, self.problems, self.evaluate = rule, problems, evaluate
@@ -96,7 +99,6 @@ class _Trees:
         self.prior = np.zeros((width, room, self.agents, moves))
         self.paid, self.worth = np.zeros((2, width, room))
         self.count = np.ones(width, np.int64)
-        self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
         self.place[:, 0], self.least[:, 0] = place, problems.left(place)
         self._judge(np.zeros(width, np.int64))
 
@@ -108,7 +110,7 @@ class _Trees:
         still = np.zeros(len(MOVES))
         still[0] = 1.0
         self.prior[rows, node] = np.where(self.problems.present[..., None], prior, still)
-        self.worth[rows, node] = (worth * there).sum(1)
+        self.worth[rows, node] = (worth * there)[:, : self.rule.planners].sum(1)
 
     def grow(self) -> None:
         """One more leaf of every tree, or another visit to a state at the largest depth."""
@@ -140,13 +142,12 @@ class _Trees:
         """The move of each tree at its node, `[B]`."""
         rows, rule = self.rows, self.rule
         visits, prior = self.visits[rows, node], self.prior[rows, origin, agent]
-        scale = np.where(self.high > self.low, self.high - self.low, 1.0)[:, None]
-        mean = (
-            self.total[rows, node] / np.maximum(visits, 1) - np.where(self.low < np.inf, self.low, 0)[:, None]
-        ) / scale
+        if agent >= rule.planners:
+            followed: Ints = (prior / (1 + visits)).argmax(1)
+            return followed
+        mean = self.total[rows, node] / np.maximum(visits, 1)
         bonus = rule.c * prior * np.sqrt(np.maximum(visits.sum(1), 1))[:, None] / (1 + visits)
-        score = np.where(visits > 0, mean, 0.0) + bonus
-        best: Ints = np.where(prior > 0, score, -np.inf).argmax(1)
+        best: Ints = np.where(prior > 0, mean + bonus, -np.inf).argmax(1)
         return best
 
     def _step(self, origin: Ints, node: Ints, actions: Ints, new: NDArray[np.bool_]) -> None:
@@ -159,7 +160,7 @@ class _Trees:
         nearer = self.problems.present & (left < least) & (left >= 0)
         held = rows[new], node[new]
         self.place[held], self.least[held] = place[new], np.where(nearer, left, least)[new]
-        self.paid[held] = PROGRESS * nearer.sum(1)[new]
+        self.paid[held] = PROGRESS * nearer[:, : self.rule.planners].sum(1)[new]
         judged = np.where(new, node, origin)
         keep = self.prior[rows, judged], self.worth[rows, judged]
         self._judge(judged)
@@ -174,6 +175,3 @@ class _Trees:
                 value = np.where(going, self.paid[rows, self.child[rows, node, move]] + self.rule.gamma * value, value)
             self.visits[rows, node, move] += going
             self.total[rows, node, move] += going * value
-            mean = self.total[rows, node, move] / np.maximum(self.visits[rows, node, move], 1)
-            self.low = np.where(going, np.minimum(self.low, mean), self.low)
-            self.high = np.where(going, np.maximum(self.high, mean), self.high)
