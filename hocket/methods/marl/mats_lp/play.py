@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--run", required=True, help="a trained run of mapf:lifelong")
     parser.add_argument("--task", default="mapf:lifelong")
     parser.add_argument("--n", type=int, default=20, help="episodes")
-    parser.add_argument("--searches", type=int, default=50, help="leaves of a tree")
+    parser.add_argument("--searches", type=int, default=30, help="leaves of a tree")
     options = parser.parse_args()
     try:
         task = cast(Any, tasks.find(options.task))

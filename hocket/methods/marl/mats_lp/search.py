@@ -50,40 +50,40 @@ class Problems:
 class StepwiseSearch:
     """Of each problem a tree of joint moves, built of single ones: five branches at a node, whatever n is.
 
-    In a node of the tree one agent chooses, in the order of their numbers, and when all have, all move. An agent takes
-    the move with the largest `Q + c P sqrt(N) / (1 + N_a)`, where Q is 0 of what was
-    never tried. This is for the first `planners`; the others are taken to follow the
-    prior, by the largest `P / (1 + N_a)`. Planners earn the sum of what each of them is paid, `PROGRESS` for a cell
-    nearer to its goal than any before, discounted by `gamma`; a new leaf is worth what `Evaluate` says of those under
-    way.
+    In a node of the tree one agent chooses, in the order of their numbers, and when all have, all move. The first
+    `planners` take the move with the largest `Q + c P sqrt(N) / (1 + N_a)`, where Q is 0 of what was never tried; the
+    others are taken to follow the prior, by the largest `P / (1 + N_a)`. Planners earn the sum of what each of them is
+    paid, `PROGRESS` for a cell nearer to its goal than any before, discounted by `gamma`; a new leaf is worth what
+    `Evaluate` says of those under way.
 
     Attributes:
-        planners: agents that choose by value. searches: leaves of a tree. c: the weight of priors. depth: the most steps ahead.
+        planners: agents that choose by value. searches: leaves of a tree. c: the weight of priors. depth: the most
+            steps ahead.
     """
 
-    planners: int = 1
-    searches: int = 50
-    c: float = 1.5
-    depth: int = 12
+    planners: int = 3
+    searches: int = 30
+    c: float = 0.5
+    depth: int = 6
     gamma: float = 0.95
 
     def __post_init__(self) -> None:
         if min(self.searches, self.planners) < 1 or self.depth < 1 or self.c <= 0 or not 0 < self.gamma <= 1:
             raise ConfigurationError(
-                f"planners, searches and depth = {self.planners, self.searches, self.depth} are at least 1, c = {self.c} is positive and "
-                f"gamma = {self.gamma} in (0, 1]"
+                f"planners, searches and depth = {self.planners, self.searches, self.depth} are at least 1, "
+                f"c = {self.c} is positive and gamma = {self.gamma} in (0, 1]"
             )
 
     def __call__(self, problems: Problems, place: Ints, evaluate: Evaluate) -> tuple[Ints, Array]:
         """How often each move of the first agent was tried at the root, `[B, 5]`, and the root's mean value, `[B]`."""
-        tree = _Trees(self, problems, place, evaluate)
+        tree = Trees(self, problems, place, evaluate)
         for _ in range(self.searches):
             tree.grow()
         visits = tree.visits[:, 0]
         return visits, tree.total[:, 0].sum(1) / visits.sum(1)
 
 
-class _Trees:
+class Trees:
     """The nodes of B trees. Node 0 is the root; later agents of a step choose in the state of the first, `origin`."""
 
     def __init__(self, rule: StepwiseSearch, problems: Problems, place: Ints, evaluate: Evaluate) -> None:
