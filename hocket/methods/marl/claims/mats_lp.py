@@ -318,7 +318,6 @@ def _line(free: NDArray[np.bool_], before: Ints, now: Ints) -> Ints:
     "others. (That they reach more than by the prior alone did not hold.)",
     "section 6",
     slow=True,
-    learns=True,
 )
 def with_the_search_agents_reach_more_goals_than_on_paths() -> Finding:
     parts = _parts("mapf:lifelong")
