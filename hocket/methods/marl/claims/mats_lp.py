@@ -221,7 +221,7 @@ def _best(problems: Problems, place: Ints, row: int, depth: int, gamma: float) -
     """What the best joint moves earn in `depth` steps."""
     only = Problems(problems.free[[row]], problems.ways[[row]], problems.present[[row]])
     joint = np.array(list(itertools.product(range(len(MOVES)), repeat=2)))
-    wide = Problems(*(np.repeat(rows, len(joint), 0) for rows in (only.free, only.ways, only.present)))
+    wide = Problems(*(np.repeat(rows, len(joint), 0) for rows in (only.free, only.ways, only.present)))  # type: ignore[arg-type]
 
     @functools.cache
     def value(cells: bytes, least: tuple[int, ...], left: int) -> float:
@@ -325,7 +325,7 @@ def with_the_search_agents_reach_more_goals_than_on_paths() -> Finding:
         run_async(train_step(parts, step))
     world, light = LifelongPaths(10, 8, density=0.05, length=40), LightPolicy(parts.lead.policy)
     movers = {"search": Searchers(light), "policy": light, "paths": along_paths}
-    goals = {name: float(played(world, mover, 4).mean()) for name, mover in movers.items()}
+    goals = {name: float(played(world, mover, 4).mean()) for name, mover in movers.items()}  # type: ignore[arg-type]
     return Finding(goals["search"] > 2 * goals["paths"], say(**goals))
 
 

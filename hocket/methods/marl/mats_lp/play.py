@@ -75,7 +75,7 @@ class LightPolicy:
 def _drawn(odds: Array, rng: np.random.Generator) -> Ints:
     """A move of each row."""
     mass = odds.cumsum(-1)
-    return (rng.random((len(odds), 1)) * mass[:, -1:] >= mass).sum(-1).clip(max=odds.shape[-1] - 1)
+    return (rng.random((len(odds), 1)) * mass[:, -1:] >= mass).sum(-1).clip(max=odds.shape[-1] - 1)  # type: ignore[no-any-return]
 
 
 @dataclass(eq=False)
