@@ -314,8 +314,8 @@ def _line(free: NDArray[np.bool_], before: Ints, now: Ints) -> Ints:
 
 
 @claim(
-    "Eight agents on open maps reach at least twice as many goals with the search as on shortest paths that ignore "
-    "others. (That they reach more than by the prior alone did not hold.)",
+    "Eight agents on open maps reach more goals with the search than on shortest paths that ignore others. (That they "
+    "reach more than by the prior alone did not hold: they reach fewer.)",
     "section 6",
     slow=True,
 )
@@ -326,7 +326,7 @@ def with_the_search_agents_reach_more_goals_than_on_paths() -> Finding:
     world, light = LifelongPaths(10, 8, density=0.05, length=40), LightPolicy(parts.lead.policy)
     movers = {"search": Searchers(light), "policy": light, "paths": along_paths}
     goals = {name: float(played(world, mover, 4).mean()) for name, mover in movers.items()}  # type: ignore[arg-type]
-    return Finding(goals["search"] > 2 * goals["paths"], say(**goals))
+    return Finding(goals["search"] > goals["paths"], say(**goals))
 
 
 claim.shipped(MATS_LP, "shaping")
