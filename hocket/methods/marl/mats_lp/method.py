@@ -100,8 +100,8 @@ MATS_LP = IPPO.but(
         "map": "known to all, as the guide has it; the paper's agents know what they have seen",
         "agents": "one network, not told apart",
     },
-    note="the search reaches more goals than paths that ignore others, and fewer than the drawn moves of its prior, most "
-    "of all in crowds: what breaks a standstill there is chance",
+    note="the search reaches more goals than paths that ignore others, and fewer than the drawn moves of its prior, "
+    "most of all in crowds: what breaks a standstill there is chance",
     task="mapf:lifelong",
     requires=(Requirement.AGENTS,),
     shaping=(NearerThanBefore(),),
