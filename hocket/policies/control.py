@@ -511,6 +511,9 @@ class ControlPolicy:
 
     def _sizes(self) -> dict[str, int]:
         """The sizes that weights depend on."""
+        own: Mapping[str, int] | None = getattr(self.sight.form, "sizes", None)
+        if own is not None:
+            return dict(own)
         slots = self.sight.slots
         if self.network.body != "pointer" or slots is None:
             return {"observations": self.observations, "actions": self.actions}
