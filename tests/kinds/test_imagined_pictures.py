@@ -15,7 +15,7 @@ from tiny_runs import resume, rows, summary, train
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.methods.generative.wmpo.kind import BLOCK, ImaginedCourse, PicturePlayer, PictureSpaces, cloned
+from hocket.methods.generative.wmpo.player import BLOCK, ImaginedCourse, PicturePlayer, PictureSpaces, cloned
 from hocket.methods.generative.wmpo.method import WorldModelling
 from hocket.methods.generative.wmpo.model import WorldModel
 from hocket.methods.generative.wmpo.task import DoorRoom

@@ -17,7 +17,7 @@ from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, gradient, say
 from hocket.lab.toys.recorded_answers import document, group_relative, sample
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.generative.wmpo.kind import (
+from hocket.methods.generative.wmpo.player import (
     CHUNK,
     ImaginedCourse,
     PicturePlayer,

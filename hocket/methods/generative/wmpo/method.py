@@ -17,7 +17,7 @@ import torch
 from hocket.core.errors import ConfigurationError
 from hocket.core.outcomes import StepResult
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.generative.wmpo.kind import ImaginedCourse, PicturePlayer, known_moves, records_of, task_key
+from hocket.methods.generative.wmpo.player import ImaginedCourse, PicturePlayer, known_moves, records_of, task_key
 from hocket.methods.generative.wmpo.model import WorldModel
 from hocket.methods.generative.wmpo.world import Records
 from hocket.rollout.dynamic import DynamicSampling

@@ -94,6 +94,7 @@ def _layers(sizes: tuple[tuple[int, int, int], ...], key: Key) -> list[nn.Conv2d
         )
         with torch.no_grad():
             layer.weight.normal_(0.0, (2.0 / (inputs * kernel**2)) ** 0.5, generator=generator)
+            assert layer.bias is not None
             layer.bias.zero_()
         layers.append(layer)
     return layers
