@@ -161,8 +161,8 @@ class ControlPolicy:
         critic = [weight for name in self._critics for weight in self._weights(name)]
         groups = {name: self._weights(held) for part in self.attached for name, held in part.groups.items()}
         others = {id(weight) for weight in (*critic, *(one for group in groups.values() for one in group))}
-        found = {"actor": [weight for weight in self._module.parameters() if id(weight) not in others]}
-        return {**found, **({"critic": critic} if critic else {}), **groups}
+        parts = {"actor": [weight for weight in self._module.parameters() if id(weight) not in others]}
+        return {**parts, **({"critic": critic} if critic else {}), **groups}
 
     def slow_parts(self) -> dict[str, tuple[list[nn.Parameter], list[nn.Parameter]]]:
         """By name the weights of every slow copy, and those that it follows; see `hocket.update.following`."""
@@ -175,8 +175,8 @@ class ControlPolicy:
         return ("critic", *(name for part in self.attached for name in part.critics))
 
     def _weights(self, name: str) -> list[nn.Parameter]:
-        found: nn.Module | None = getattr(self._module, name, None)
-        return [] if found is None else list(found.parameters())
+        module: nn.Module | None = getattr(self._module, name, None)
+        return [] if module is None else list(module.parameters())
 
     def require(self, needs: frozenset[Quantity]) -> None:
         """Adds the critic, and those of attached parts, when a value is needed."""
@@ -511,9 +511,9 @@ class ControlPolicy:
 
     def _sizes(self) -> dict[str, int]:
         """The sizes that weights depend on."""
-        own: Mapping[str, int] | None = getattr(self.sight.form, "sizes", None)
-        if own is not None:
-            return dict(own)
+        sizes: Mapping[str, int] | None = getattr(self.sight.form, "sizes", None)
+        if sizes is not None:
+            return dict(sizes)
         slots = self.sight.slots
         if self.network.body != "pointer" or slots is None:
             return {"observations": self.observations, "actions": self.actions}

@@ -15,9 +15,9 @@ from tiny_runs import resume, rows, summary, train
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.methods.generative.wmpo.player import BLOCK, ImaginedCourse, PicturePlayer, PictureSpaces, cloned
 from hocket.methods.generative.wmpo.method import WorldModelling
 from hocket.methods.generative.wmpo.model import WorldModel
+from hocket.methods.generative.wmpo.player import BLOCK, ImaginedCourse, PicturePlayer, PictureSpaces, cloned
 from hocket.methods.generative.wmpo.task import DoorRoom
 from hocket.methods.generative.wmpo.world import MOVES, SIDE, WALL, Room, demonstrations, rooms
 from hocket.policies.control import ControlPolicy

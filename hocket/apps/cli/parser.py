@@ -226,16 +226,12 @@ def build_parser(chosen: str = "") -> _Parser:
         return added
 
     _train(command("train", "train a policy", TRAINING, settings=True, details=TRAIN))
-    _eval(
-        command(
-            "eval", "measure a run or a model: greedy accuracy, pass@k, win rate", TRAINING, settings=True, details=EVAL
-        )
-    )
+    measure = "measure a run or a model: greedy accuracy, pass@k, win rate"
+    _eval(command("eval", measure, TRAINING, settings=True, details=EVAL))
     list_flags.recipes(command("recipes", "list, show or compare methods, or check their papers' claims", METHODS))
     primitives = command("primitives", "list every stage that recipes are composed of", METHODS)
-    primitives.add_argument(
-        "--stage", metavar="NAME", help="of one kind: curriculum, rollout, rewards, credit, objectives, ..."
-    )
+    stages = "of one kind: curriculum, rollout, rewards, credit, objectives, ..."
+    primitives.add_argument("--stage", metavar="NAME", help=stages)
     primitives.add_argument("--unused", action="store_true", help="list public definitions with one user or none")
     as_json(primitives)
     as_json(command("catalogue", "list the published methods, and how many of their claims hold", METHODS))
@@ -255,9 +251,8 @@ def build_parser(chosen: str = "") -> _Parser:
     compare.add_argument("--runs", default="runs", metavar="DIR")
     compare.add_argument("--html", metavar="FILE", help="also write a web page with the curves")
     as_json(compare)
-    _export(
-        command("export", "write a run's policy as a model folder, as GGUF or to the hub", TRAINING, details=EXPORT)
-    )
+    written = "write a run's policy as a model folder, as GGUF or to the hub"
+    _export(command("export", written, TRAINING, details=EXPORT))
     _study(
         command(
             "study",

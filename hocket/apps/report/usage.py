@@ -55,8 +55,6 @@ PUBLIC: Mapping[str, str] = {
     "hocket.nano.flow": "how nano-flow is made",
     "hocket.nano.mdlm": "how nano-mdlm is made",
     # What recipes are composed of.
-    "hocket.objectives.wanted_returns": "decision transformers",
-    "hocket.policies.wanted_returns": "decision transformers",
     "hocket.policies.dynamics": "learnt worlds",
     "hocket.policies.control_pointer": "a pointer and its parts, for any world of rows",
     "hocket.core.casting": "casts",

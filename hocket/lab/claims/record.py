@@ -197,11 +197,15 @@ def recorded(row: str) -> RowRecord | None:
 
 def fresh(checks: Iterable[Check]) -> list[Check]:
     """Those of the checks whose kept verdict is of the code as it is."""
-    asked = list(checks)
-    files = {row: file for row in {one.row for one in asked} if (file := claims_file(row))}
+    every = list(checks)
+    files = {row: file for row in {check.row for check in every} if (file := claims_file(row))}
     sources = {row: sources_of(file) for row, file in files.items()}
-    kept = {(one.row, one.claim, one.made_from) for row in sources for one in verdicts_of(row)}
-    return [one for one in asked if one.row in sources and (one.row, one.claim, sources[one.row].of(one)) in kept]
+    known = {(verdict.row, verdict.claim, verdict.made_from) for row in sources for verdict in verdicts_of(row)}
+    return [
+        check
+        for check in every
+        if check.row in sources and (check.row, check.claim, sources[check.row].of(check)) in known
+    ]
 
 
 def verdicts_of(row: str) -> tuple[Verdict, ...]:

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from hocket.apps.cli.parser import main
-from hocket.methods.surveys.apriel_1_5_15b_thinker import deepened_config
+from hocket.methods.surveys.apriel_1_5_15b_thinker.method import deepened_config
 
 BLOCK = {"self_attn.o_proj.weight": 1.0, "mlp.down_proj.weight": 2.0, "mlp.up_proj.weight": 3.0}
 

@@ -17,6 +17,8 @@ from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, gradient, say
 from hocket.lab.toys.recorded_answers import document, group_relative, sample
 from hocket.methods.base.grpo import GRPO
+from hocket.methods.generative.wmpo.method import WMPO, WorldModelling
+from hocket.methods.generative.wmpo.model import WorldModel
 from hocket.methods.generative.wmpo.player import (
     CHUNK,
     ImaginedCourse,
@@ -28,8 +30,6 @@ from hocket.methods.generative.wmpo.player import (
     records_of,
     task_key,
 )
-from hocket.methods.generative.wmpo.method import WMPO, WorldModelling
-from hocket.methods.generative.wmpo.model import WorldModel
 from hocket.methods.generative.wmpo.task import DoorRoom
 from hocket.methods.generative.wmpo.world import SIDE, WALL, Records, Room, demonstrations
 from hocket.policies.control import ControlPolicy
@@ -156,13 +156,15 @@ def the_model_is_fitted_to_the_policys_own_episodes() -> Finding:
             pairs = zip(restored["model"].parameters(), memory["model"].parameters(), strict=True)
             same = all(torch.equal(ours, theirs) for ours, theirs in pairs)
     records, count = memory["records"], len(first.action)
-    asked = [Assignment(run.task.scenario("train", number)) for number in range(24)]
-    true = records_of(run_async(player.play(asked, key=run.key.derive("world", 1))))
-    own = max(gap(records.before[count : known[1]], true.before), gap(records.after[count : known[1]], true.after))
+    assignments = [Assignment(run.task.scenario("train", number)) for number in range(24)]
+    true = records_of(run_async(player.play(assignments, key=run.key.derive("world", 1))))
+    difference = max(
+        gap(records.before[count : known[1]], true.before), gap(records.after[count : known[1]], true.after)
+    )
     opening = np.unique(records.before[count:], axis=0)
     seated = cast(PicturePlayer, hook.seat(player, run, 1, memory))
     real = isinstance(player.course, TrueCourse) and cast(ImaginedCourse, seated.course).model is memory["model"]
-    holds = fits == [1, 6] and known[0] == count and own == 0.0 and same and memory["true"] == 48 and real
+    holds = fits == [1, 6] and known[0] == count and difference == 0.0 and same and memory["true"] == 48 and real
     return Finding(holds and len(opening) > 48, say(true_episodes=memory["true"], moves=len(records.action)))
 
 

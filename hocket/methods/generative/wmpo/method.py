@@ -17,8 +17,8 @@ import torch
 from hocket.core.errors import ConfigurationError
 from hocket.core.outcomes import StepResult
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.generative.wmpo.player import ImaginedCourse, PicturePlayer, known_moves, records_of, task_key
 from hocket.methods.generative.wmpo.model import WorldModel
+from hocket.methods.generative.wmpo.player import ImaginedCourse, PicturePlayer, known_moves, records_of, task_key
 from hocket.methods.generative.wmpo.world import Records
 from hocket.rollout.dynamic import DynamicSampling
 from hocket.stages import Hook, HookContext, Player, State
@@ -66,8 +66,8 @@ class WorldModelling(Hook):
         if not self.every or (step - 1) % self.every:
             return memory
         first, key = memory["true"], run.key.derive("world", step)
-        asked = [Assignment(run.task.scenario("train", first + number)) for number in range(self.episodes)]
-        records = memory["records"].joined(records_of(await run.player.play(asked, key=key)))
+        assignments = [Assignment(run.task.scenario("train", first + number)) for number in range(self.episodes)]
+        records = memory["records"].joined(records_of(await run.player.play(assignments, key=key)))
         memory["model"].fit(records, self.updates, key.derive("fit"))
         return {**memory, "records": records, "true": first + self.episodes}
 

@@ -40,8 +40,8 @@ class WorldModel(nn.Module):
     def logits(self, frames: Tensor, action: Tensor) -> Tensor:
         """Of the pictures after moves `[B]`, `[B, 3, SIDE, SIDE]`."""
         planes = functional.one_hot(action, len(ACTIONS)).to(frames.dtype)[..., None, None]
-        seen = torch.cat([frames, planes.expand(-1, -1, *frames.shape[2:])], 1)
-        return _through(self.next, seen) + _STAYS * (2 * frames - 1)
+        inputs = torch.cat([frames, planes.expand(-1, -1, *frames.shape[2:])], 1)
+        return _through(self.next, inputs) + _STAYS * (2 * frames - 1)
 
     def success(self, frames: Tensor) -> Tensor:
         """The logits of success, `[B]`."""

@@ -69,10 +69,10 @@ def cloned(policy: ControlPolicy, records: Records, key: Key) -> ControlPolicy:
     for update in range(CLONING):
         place = update % CHUNK
         rows = draws.choice(following, _BATCH) if place else draws.integers(0, len(records.action), _BATCH)
-        seen = torch.from_numpy(read(records.before[rows], place))
+        inputs = torch.from_numpy(read(records.before[rows], place))
         labels = torch.from_numpy(records.action[rows + place])
         optimiser.zero_grad()
-        torch.autograd.backward(functional.cross_entropy(policy.module.actor(seen), labels))
+        torch.autograd.backward(functional.cross_entropy(policy.module.actor(inputs), labels))
         optimiser.step()
     optimiser.zero_grad()
     return policy
@@ -164,9 +164,9 @@ class PicturePlayer:
         ended, lengths = np.zeros(BLOCK, bool), np.zeros(BLOCK, np.int64)
         columns: list[tuple[NDArray[Any], ...]] = []
         for move in range(MOVES):
-            seen = read(pictures[move - move % CHUNK], move % CHUNK)
-            action, logp = policy.sample(seen, uniforms(words[:, None], np.full((1, 1), move, np.uint64)), heat)
-            columns.append((seen, action, logp))
+            inputs = read(pictures[move - move % CHUNK], move % CHUNK)
+            action, logp = policy.sample(inputs, uniforms(words[:, None], np.full((1, 1), move, np.uint64)), heat)
+            columns.append((inputs, action, logp))
             state = course.moved(state, action)
             pictures.append(course.frames(state))
             lengths += ~ended
@@ -183,12 +183,12 @@ class PicturePlayer:
     def _trajectory(
         self, assignment: Assignment, number: int, columns: Sequence[NDArray[Any]], path: Frames, reached: bool
     ) -> Trajectory:
-        seen, action, logp = columns
+        inputs, action, logp = columns
         name = self.policy.name
         turn = Turn(
             agent="arm",
             policy=name if assignment.actor == "policy" else before_training(name),
-            observation=seen,
+            observation=inputs,
             action=action,
             logp=logp,
             version=np.full(len(action), self.policy.version, np.int64),

@@ -98,8 +98,8 @@ def passes_of(curriculum: PassRateOrder, size: int, each: int) -> tuple[list[lis
             solved = rng.integers(0, 2, 4).tolist() if int(item.id[1:]) % 3 else [1, 1, 0, 0]
             rates[-1][item.id] = fmean(solved)
             names.append(item.id)
-            for one in solved:
-                ledger.record(item.id, step, float(one))
+            for success in solved:
+                ledger.record(item.id, step, float(success))
     return [names[start : start + size] for start in range(0, 4 * size, size)], rates
 
 
@@ -112,16 +112,16 @@ def from_the_second_pass_on_measured_rates_fall() -> Finding:
     for order, sign in (("easy", -1), ("hard", 1), ("shuffled", 0)):
         curriculum = PassRateOrder(prompts=6, pool=size, order=order)  # type: ignore[arg-type]
         uneven, (orders[order], rates) = passes_of(curriculum, size, 5)[0], passes_of(curriculum, size, 6)
-        whole = [set(item) == set(orders[order][0]) and len(set(item)) == size for item in (*orders[order], *uneven)]
+        complete = [set(item) == set(orders[order][0]) and len(set(item)) == size for item in (*orders[order], *uneven)]
         steps = [
             rates[turn - 1][b] - rates[turn - 1][a] for turn in (1, 2, 3) for a, b in pairwise(orders[order][turn])
         ]
         sorted_so = all(sign * step >= 0 for step in steps) if sign else min(steps) < 0 < max(steps)
-        if not sorted_so or not all(whole):
+        if not sorted_so or not all(complete):
             return Finding(False, say(order=order, passes=str(orders[order])))
     alike = [[name for name in item if not int(name[1:]) % 3] for item in orders["easy"]]
-    mixed = all(one != other for one, other in pairwise(alike)) and orders["easy"][0] == orders["shuffled"][0]
-    mixed &= all(one != other for one, other in pairwise(orders["shuffled"]))
+    mixed = all(former != latter for former, latter in pairwise(alike)) and orders["easy"][0] == orders["shuffled"][0]
+    mixed &= all(former != latter for former, latter in pairwise(orders["shuffled"]))
     shipped = SARI.curriculum == PassRateOrder(prompts=16, pool=96, order="easy")
     return Finding(mixed and shipped, say(pool=size, passes=4))
 

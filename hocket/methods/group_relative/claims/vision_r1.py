@@ -7,16 +7,21 @@ import math
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, say
+from hocket.lab.toys.pictured_runs import PicturedRun
 from hocket.lab.toys.recorded_answers import advantages, answer, group_relative, lines, shaped
-from hocket.lab.toys.warmed_runs import success_by_tokens, taught
+from hocket.lab.toys.warmed_runs import taught
 from hocket.methods.group_relative.vision_r1.method import VISION_R1, FormatAndAnswer, ThinkingStages
 from hocket.methods.group_relative.vision_r1.task import BridgedDigits
+from hocket.recipe import Recipe
+from hocket.train.aio import run_async
 from hocket.train.ledger import Ledger
+from hocket.train.loop import train_step
 from hocket.types import Assignment, Decoding, Scenario, Score, Trajectory, Turn
 
 claim = Claims("vision-r1", "arXiv:2503.06749")
@@ -98,9 +103,22 @@ def lessons_describe_the_picture_and_end_right() -> Finding:
         if quarters != scenario.metadata["digits"] or thoughts[-1] != right or task.verify(text, scenario) != 1.0:
             return Finding(False, say(text=text))
         rounds.append(len(thoughts))
-        doubted += any(one != right for one in thoughts)
+        doubted += any(thought != right for thought in thoughts)
     holds = set(rounds) == {1, 2, 3, 4, 5} and 10 < doubted < 50
     return Finding(holds, say(rounds=float(np.mean(rounds)), with_a_misreading=doubted / 60))
+
+
+def success_by_tokens(
+    recipe: Recipe, task: str, model: str, budget: float, n: int, **settings: Any
+) -> tuple[PicturedRun, float, float]:
+    """A run until it has sampled `budget` tokens: itself, success on `n` unseen scenarios, and tokens of an answer."""
+    run = PicturedRun.of(recipe, task, model=model, **settings)
+    tokens, step = 0.0, 0
+    while tokens < budget:
+        step += 1
+        tokens += run_async(train_step(run.parts, step)).metrics["tokens/generated"]
+    result = run.measured(n)
+    return run, result.success, sum(item.length for item in result.trajectories) / n
 
 
 @claim(
@@ -110,13 +128,13 @@ def lessons_describe_the_picture_and_end_right() -> Finding:
 )
 def stages_end_in_shorter_answers_at_equal_tokens() -> Finding:
     n, task, budget = 100, "bridged-digits", 120_000.0
-    whole = {"rollout.shares": (1.0,), "rollout.sizes": (8,)}
+    unstaged = {"rollout.shares": (1.0,), "rollout.sizes": (8,)}
     with tempfile.TemporaryDirectory() as folder:
         model = taught(task, 60, Path(folder))
         _, before, length = success_by_tokens(VISION_R1, task, model, 0, n)
         run, staged, short = success_by_tokens(VISION_R1.but({"rollout.every": 5}), task, model, budget, n)
         blind = run.blind(n).success
-        _, full, long = success_by_tokens(VISION_R1.but(whole), task, model, budget, n)
+        _, full, long = success_by_tokens(VISION_R1.but(unstaged), task, model, budget, n)
     holds = abs(staged - full) < 0.1 and short < 0.95 * long and blind < 0.4
     right = {"cold_start": [before, length], "staged": [staged, short], "full_length": [full, long]}
     return Finding(holds, lines(right_and_tokens=right, blind=blind))

@@ -141,9 +141,9 @@ def a_moment_is_in_exactly_one_of_the_two_views_another_content_of() -> Finding:
 )
 def a_view_that_has_no_moment_yet_is_0_and_at_the_first_weights() -> Finding:
     net, paths = _encoder()
-    told = net.told(paths).reshape(3, 9, 2, 5)
+    views = net.told(paths).reshape(3, 9, 2, 5)
     empty = net.shown(paths).cumsum(1) == 0
-    off = float(told[empty].abs().max()) + float((told[~empty].norm(dim=-1) - 1).abs().max())
+    off = float(views[empty].abs().max()) + float((views[~empty].norm(dim=-1) - 1).abs().max())
     sizes = {task: _first_gradient(task) for task in (PARTNER, "gym:CartPole-v1")}
     holds = bool(empty.any()) and off < 1e-5 and all(1e-4 < size < 100 for size in sizes.values())
     return Finding(holds, say(off=off, **{name.replace(":", "_"): size for name, size in sizes.items()}))
@@ -155,8 +155,8 @@ def _first_gradient(task: str) -> float:
     batch, policy = fresh_play(parts), parts.lead.policy
     loss = SameEpisode()(policy.evaluate(batch, SameEpisode.needs), batch).total()
     weights = [weight for weight in policy.module.parameters() if weight.requires_grad]
-    found = torch.autograd.grad(loss, weights, allow_unused=True)
-    return float(sum(float(one.square().sum()) for one in found if one is not None) ** 0.5)
+    slopes = torch.autograd.grad(loss, weights, allow_unused=True)
+    return float(sum(float(slope.square().sum()) for slope in slopes if slope is not None) ** 0.5)
 
 
 @claim(
@@ -179,9 +179,9 @@ def views_of_some_moments_have_length_1_free_ones_lack_each_moment() -> Finding:
 )
 def told_apart_are_views_whose_nearest_is_the_other_one_of_their() -> Finding:
     batch = fresh_play(believing(CLAM, "recall:corridor?length=3", curriculum__prompts=6))
-    own = torch.eye(6, dtype=torch.float64)[batch.occurrences.trajectory]
-    told = [torch.cat([own, other], 1) for other in (own, own.roll(1, 1))]
-    right, wrong = (float(SameEpisode()(_told(one), batch).metrics["belief/told_apart"]) for one in told)
+    identity = torch.eye(6, dtype=torch.float64)[batch.occurrences.trajectory]
+    pairs = [torch.cat([identity, other], 1) for other in (identity, identity.roll(1, 1))]
+    right, wrong = (float(SameEpisode()(_told(pair), batch).metrics["belief/told_apart"]) for pair in pairs)
     return Finding(right == 1 and wrong < 0.5, say(of_the_same=right, of_others=wrong))
 
 
@@ -208,10 +208,10 @@ def _after(what: str, seed: int, steps: int) -> RunContext:
 def _by_time(parts: RunContext, parted: int = 4) -> list[float]:
     """How often the kind that a linear map of z says is right, by parts of the episode of equal length."""
     play = fresh_play(believing(CLAM, PARTNER, curriculum__prompts=128), 77)
-    kinds = np.concatenate([np.asarray(one) for one in play.joint])
-    said = fitted(beliefs(parts, play), kinds.astype(np.float64))
-    right = said.argmax(1) == kinds[len(kinds) - len(said) :].argmax(1)
-    return [float(one.mean()) for one in np.array_split(right.reshape(-1, WORLD.length), parted, 1)]
+    kinds = np.concatenate([np.asarray(part) for part in play.joint])
+    guesses = fitted(beliefs(parts, play), kinds.astype(np.float64))
+    right = guesses.argmax(1) == kinds[len(kinds) - len(guesses) :].argmax(1)
+    return [float(part.mean()) for part in np.array_split(right.reshape(-1, WORLD.length), parted, 1)]
 
 
 @claim(
@@ -222,9 +222,9 @@ def _by_time(parts: RunContext, parted: int = 4) -> list[float]:
 )
 def after_50_steps_a_linear_map_of_z_tells_the_partners_kind_above() -> Finding:
     ours, fresh = ([_by_time(_after("clam", seed, steps)) for seed in SEEDS] for steps in (50, 0))
-    rises = all(one[0] > 0.5 and one[0] < one[1] < one[-1] and one[-1] > 0.9 for one in ours)
+    rises = all(rates[0] > 0.5 and rates[0] < rates[1] < rates[-1] and rates[-1] > 0.9 for rates in ours)
     higher = all(all(mine > plain for mine, plain in zip(*pair, strict=True)) for pair in zip(ours, fresh, strict=True))
-    ends = ([one[0] for one in group] + [one[-1] for one in group] for group in (ours, fresh))
+    ends = ([rates[0] for rates in group] + [rates[-1] for rates in group] for group in (ours, fresh))
     return Finding(rises and higher, say(chance=1 / WORLD.kinds, **dict(zip(("ours", "untrained"), ends, strict=True))))
 
 
@@ -236,9 +236,10 @@ def after_50_steps_a_linear_map_of_z_tells_the_partners_kind_above() -> Finding:
 def after_50_steps_its_return_is_in_each_of_3_seeds_above_the_most() -> Finding:
     ours = [measured(_after("clam", seed, 50), 500) for seed in SEEDS]
     bounds = {"without_memory": last_round_optimal(WORLD), "bayes": bayes_optimal(WORLD)}
-    told = informed_optimal(WORLD)
+    informed = informed_optimal(WORLD)
     return Finding(
-        min(ours) > bounds["without_memory"] and min(ours) > 0.85 * told, say(returns=ours, informed=told, **bounds)
+        min(ours) > bounds["without_memory"] and min(ours) > 0.85 * informed,
+        say(returns=ours, informed=informed, **bounds),
     )
 
 
@@ -261,18 +262,18 @@ def trained_alike_with_an_encoder_that_learns_nothing_its_return_is() -> Finding
 )
 def views_that_share_moments_tell_the_episode_by_its_noise_after_12() -> Finding:
     ends = {what: [_by_time(_after(what, seed, 12))[-1] for seed in SEEDS] for what in ("clam", "free")}
-    found = {what: fmean(_apart(_after(what, seed, 12)) for seed in SEEDS) for what in ends}
+    shares = {what: fmean(_apart(_after(what, seed, 12)) for seed in SEEDS) for what in ends}
     return Finding(
-        fmean(ends["clam"]) > fmean(ends["free"]) and found["free"] > 10 * found["clam"],
-        say(kind_told=ends["clam"], with_shared_moments=ends["free"], told_apart=found),
+        fmean(ends["clam"]) > fmean(ends["free"]) and shares["free"] > 10 * shares["clam"],
+        say(kind_told=ends["clam"], with_shared_moments=ends["free"], told_apart=shares),
     )
 
 
 def _apart(parts: RunContext) -> float:
     """How often a view's nearest is the other one of its episode."""
     play, learner = fresh_play(parts), parts.lead
-    own = learner.recipe.regularisers[2]
-    terms = own(learner.policy.evaluate(play, own.needs), play)
+    contrast = learner.recipe.regularisers[2]
+    terms = contrast(learner.policy.evaluate(play, contrast.needs), play)
     return float(terms.metrics["belief/told_apart"])
 
 

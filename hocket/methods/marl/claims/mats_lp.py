@@ -142,7 +142,7 @@ def _by_hand(rule: StepwiseSearch, problems: Problems, place: Ints, evaluate: An
     "section 4",
 )
 def trees_in_lockstep_are_those_written_out() -> Finding:
-    wrong, seen = 0, 0
+    wrong, complete = 0, 0
     for agents, depth, planners in ((1, 12, 1), (2, 3, 2), (3, 2, 1), (3, 3, 2)):
         problems, place = _drawn(agents, 4, agents)
         problems.present[0, 1:] = False
@@ -156,8 +156,8 @@ def trees_in_lockstep_are_those_written_out() -> Finding:
         visits, _ = rule(problems, place, evaluate)
         for row in range(4):
             wrong += int((np.array(_by_hand(rule, problems, place, evaluate, row)) != visits[row]).any())
-            seen += int(visits[row].sum() == 40)
-    return Finding(wrong == 0 and seen == 16, say(trees_that_differ=wrong, trees=seen))
+            complete += int(visits[row].sum() == 40)
+    return Finding(wrong == 0 and complete == 16, say(trees_that_differ=wrong, trees=complete))
 
 
 BAY = ("#.#", "...", "###")
@@ -227,14 +227,16 @@ def _best(problems: Problems, place: Ints, row: int, depth: int, gamma: float) -
     def value(cells: bytes, least: tuple[int, ...], left: int) -> float:
         if not left:
             return 0.0
-        here = np.frombuffer(cells, np.int64).reshape(1, 2, 2)
-        after = wide.moved(np.repeat(here, len(joint), 0), joint)
-        far, found = wide.left(after), 0.0
-        for state, steps in {(one.tobytes(), tuple(far[number].tolist())) for number, one in enumerate(after)}:
+        places = np.frombuffer(cells, np.int64).reshape(1, 2, 2)
+        after = wide.moved(np.repeat(places, len(joint), 0), joint)
+        far, best = wide.left(after), 0.0
+        for state, steps in {
+            (place_after.tobytes(), tuple(far[number].tolist())) for number, place_after in enumerate(after)
+        }:
             paid = PROGRESS * sum(new < old for new, old in zip(steps, least, strict=True))
             lower = tuple(min(new, old) for new, old in zip(steps, least, strict=True))
-            found = max(found, paid + gamma * value(state, lower, left - 1))
-        return found
+            best = max(best, paid + gamma * value(state, lower, left - 1))
+        return best
 
     return value(place[row].tobytes(), tuple(only.left(place[[row]])[0].tolist()), depth)
 
@@ -244,14 +246,14 @@ def a_step_is_paid_where_it_is_nearer_than_ever() -> Finding:
     parts = _parts("mapf:lifelong?agents=3&length=30&size=6", curriculum__prompts=6)
     episodes = asyncio.run(collect(parts, Key.of(1)))[0].trajectories
     batch = pack(episodes)
-    given = MATS_LP.shaping[0](batch).scores["reward/decision"].values.numpy()
+    rewards = MATS_LP.shaping[0](batch).scores["reward/decision"].values.numpy()
     assert batch.parts is not None
     world, expected = LifelongPaths(6, 3, length=30), list[float]()
     for turn, states in enumerate(batch.joint):
-        own = 4 * (turn % 3)
+        column = 4 * (turn % 3)
         free = drawn_map(world, episodes[turn // 3].scenario.seed or 0)
-        whole = np.concatenate([np.asarray(states), np.asarray(batch.parts.final_joint[turn])[None]])
-        rows = np.rint(6 * whole[:, own : own + 4]).astype(int)
+        every_state = np.concatenate([np.asarray(states), np.asarray(batch.parts.final_joint[turn])[None]])
+        rows = np.rint(6 * every_state[:, column : column + 4]).astype(int)
         least = None
         for before, after in itertools.pairwise(rows):
             steps = distances(free, (before[2], before[3]))
@@ -260,7 +262,7 @@ def a_step_is_paid_where_it_is_nearer_than_ever() -> Finding:
             far = steps[after[0], after[1]]
             expected.append(PROGRESS * bool(far < least))
             least = None if (after[2:] != before[2:]).any() else min(least, far)
-    off = float(np.abs(given - np.array(expected)).max())
+    off = float(np.abs(rewards - np.array(expected)).max())
     return below(EXACT, 0.003 < float(np.mean(expected)) < 0.05, off=off)
 
 
@@ -278,9 +280,9 @@ def a_problem_is_made_of_what_is_seen() -> Finding:
         searchers._before = before
         problems, place, goal = searchers.problems(course)
         for number, (copy, agent) in enumerate(np.ndindex(3, 12)):
-            here = course.place[copy, agent]
-            near = [other for other in range(12) if other != agent and _gap(course.place[copy, other], here) <= 2]
-            near = sorted(near, key=lambda other: _gap(course.place[copy, other], here))[:2]
+            own_place = course.place[copy, agent]
+            near = [other for other in range(12) if other != agent and _gap(course.place[copy, other], own_place) <= 2]
+            near = sorted(near, key=lambda other: _gap(course.place[copy, other], own_place))[:2]
             members = [agent, *near]
             wrong += int(problems.present[number].sum() != len(members))
             wrong += int((place[number, : len(members)] != course.place[copy, members]).any())
@@ -290,24 +292,24 @@ def a_problem_is_made_of_what_is_seen() -> Finding:
                 wrong += int((goal[number, seat] != end).any())
                 guests += 1
             for seat in range(len(members)):
-                row, column = (int(one) for one in goal[number, seat])
+                row, column = (int(part) for part in goal[number, seat])
                 wrong += int((problems.ways[number, seat] != distances(course.free[copy], (row, column))).any())
         before = course.place.copy()
         course.step(list(draw.integers(0, 5, (12, 3))), np.ones(3, bool))
     return Finding(wrong == 0 and guests > 100, say(wrong=wrong, others=guests))
 
 
-def _gap(one: Ints, other: Ints) -> int:
-    return int(np.abs(one - other).max())
+def _gap(cell: Ints, other: Ints) -> int:
+    return int(np.abs(cell - other).max())
 
 
-def _line(free: NDArray[np.bool_], before: Ints, now: Ints) -> Ints:
+def _line(free: NDArray[np.bool_], before: Ints, latest: Ints) -> Ints:
     """Two cells on along the last move, or as far as that goes."""
-    ends = [now]
+    ends = [latest]
     for far in (1, 2):
-        cell = now + far * (now - before)
+        cell = latest + far * (latest - before)
         inside = bool(((cell >= 0) & (cell < len(free))).all())
-        if not (now - before).any() or not inside or not free[cell[0], cell[1]]:
+        if not (latest - before).any() or not inside or not free[cell[0], cell[1]]:
             break
         ends.append(cell)
     return np.asarray(ends[-1])

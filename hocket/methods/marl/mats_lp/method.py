@@ -1,7 +1,7 @@
 """MATS-LP: every agent searches a tree of what it sees, by a learnt policy (Skrynnik et al., arXiv:2312.15908).
 
 A light network is trained by PPO in lifelong path finding, and paid for progress alone: `PROGRESS` for a cell nearer
-to the goal than any since the goal was set (`NearerThanBefore`). At inference (`hocket.methods.marl.mats_lp.play`) each
+to the goal than any since the goal was set (`ProgressReward`). At inference (`hocket.methods.marl.mats_lp.play`) each
 agent makes of its window a small problem of its own: itself and the nearest others that it sees, on the known map. It
 searches that by AlphaZero's rule, agent by agent within a step (`StepwiseSearch`), with the network's odds as prior and
 its values at leaves, makes the first move, and plans again.
@@ -36,16 +36,16 @@ def nearer(batch: Batch) -> NDArray[np.bool_]:
     seen: a step is nearer by one or further by one.
     """
     parts = batch.parts
-    if parts is None or not batch.joint or any(one is None or one.shape[1] % 4 for one in batch.joint):
+    if parts is None or not batch.joint or any(state is None or state.shape[1] % 4 for state in batch.joint):
         raise ConfigurationError(
             "mats-lp pays for steps nearer to a goal, which this task does not state; use mapf:lifelong"
         )
     progress, start = list[NDArray[np.bool_]](), 0
     for turn, states in enumerate(batch.joint):
-        own, last = 4 * int(batch.index[turn]), parts.final_joint[turn]
+        column, last = 4 * int(batch.index[turn]), parts.final_joint[turn]
         assert states is not None
         assert last is not None
-        rows = np.concatenate([states, np.asarray(last, states.dtype)[None]])[:, own : own + 4]
+        rows = np.concatenate([states, np.asarray(last, states.dtype)[None]])[:, column : column + 4]
         moved = (rows[1:, :2] != rows[:-1, :2]).any(1)
         action = batch.action[start : start + len(states)].numpy()
         start += len(states)
@@ -70,7 +70,7 @@ def _below(change: NDArray[np.int64], renewed: NDArray[np.bool_]) -> NDArray[np.
 
 
 @dataclass(frozen=True)
-class NearerThanBefore(Shaping):
+class ProgressReward(Shaping):
     """`reward` for every step that is nearer to the goal than any before, in place of all that the world pays.
 
     Attributes:
@@ -104,5 +104,5 @@ MATS_LP = IPPO.but(
     "most of all in crowds: what breaks a standstill there is chance",
     task="mapf:lifelong",
     requires=(Requirement.AGENTS,),
-    shaping=(NearerThanBefore(),),
+    shaping=(ProgressReward(),),
 )

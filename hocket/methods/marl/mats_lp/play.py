@@ -61,9 +61,9 @@ class LightPolicy:
     def judged(self, rows: NDArray[np.float32]) -> tuple[Array, Array]:
         """The odds of all moves `[R, 5]` and values `[R]`."""
         with torch.inference_mode():
-            seen = self.policy.as_read(torch.from_numpy(rows))
-            odds = torch.softmax(self.policy.module.actor(seen).double(), -1)
-            return odds.numpy(), self.policy.module.critic(seen).double().squeeze(-1).numpy()
+            inputs = self.policy.as_read(torch.from_numpy(rows))
+            odds = torch.softmax(self.policy.module.actor(inputs).double(), -1)
+            return odds.numpy(), self.policy.module.critic(inputs).double().squeeze(-1).numpy()
 
     def __call__(self, course: PathCourse, rng: np.random.Generator) -> Ints:
         """Every agent draws by the odds."""
@@ -197,10 +197,10 @@ def main() -> None:
                 f"task {options.task}: agents search in lifelong path finding with a guide; use mapf:lifelong"
             )
         policy = hocket.Run(options.run).policy
-        found = compared(policy, task.world, options.n, StepwiseSearch(searches=options.searches))
+        goals_by_player = compared(policy, task.world, options.n, StepwiseSearch(searches=options.searches))
     except HocketError as error:
         parser.exit(2, f"{error}\n")
-    for name, goals in found.items():
+    for name, goals in goals_by_player.items():
         spread = 1.96 * goals.std(ddof=1) / len(goals) ** 0.5 if len(goals) > 1 else 0.0
         print(f"{name:26} {goals.mean():6.2f} goals an agent, +- {spread:.2f}")
 

@@ -138,12 +138,12 @@ GROUPS, STEPS, EVERY = 6, 80, 5
 
 def aligned(pupil: Pupil) -> list[float]:
     """The alignment with each group on 60 unseen polls of it."""
-    found = []
+    alignments = []
     for group in range(GROUPS):
         parts = replace(pupil.parts, task=tasks.find(f"opinions?group={group}"))
-        told = run_async(recorded_metrics(parts, "lists/accuracy", n=60, key=Key.of(0)))[1]
-        found.append(told["lists/alignment"])
-    return found
+        metrics = run_async(recorded_metrics(parts, "lists/accuracy", n=60, key=Key.of(0)))[1]
+        alignments.append(metrics["lists/alignment"])
+    return alignments
 
 
 @claim(
@@ -162,17 +162,17 @@ def six_groups_that_differ_federated_within_5_of_learning_from_all() -> Finding:
             one.run(EVERY)
         averaging.exchange({name: one.parts.task.size("train") or 0 for name, one in nodes.items()})
     central = begin(PLURAL_LLM, "opinions", ask | {"curriculum.prompts": 8 * GROUPS}).run(STEPS)
-    together, whole = aligned(nodes["group-0"]), aligned(central)
+    together, from_all = aligned(nodes["group-0"]), aligned(central)
     single = [fmean(aligned(one)) for one in alone]
-    close = fmean(together) >= 0.95 * fmean(whole) and abs(fairness(together) - fairness(whole)) <= 0.01
+    close = fmean(together) >= 0.95 * fmean(from_all) and abs(fairness(together) - fairness(from_all)) <= 0.01
     return Finding(
         close and fmean(together) > max(single) + 0.02,
         say(
             federated=fmean(together),
-            central=fmean(whole),
+            central=fmean(from_all),
             alone=max(single),
             fair=fairness(together),
-            fair_central=fairness(whole),
+            fair_central=fairness(from_all),
         ),
     )
 
@@ -194,7 +194,7 @@ def as_shipped_a_swarm_of_groups_learns_and_sends_weights_alone() -> Finding:
             nodes=GROUPS, average=EVERY, recipe=PLURAL_LLM.name, task="opinions?group={node}", out=f"{folder}/swarm"
         )
         run = SwarmRun(settings, [("steps", ROUNDS), ("evaluation.n", 100)])
-        own = all(
+        weights_alone = all(
             trainer.task.scenario("train", n).metadata["group"] == str(group)
             for group, trainer in enumerate(run.nodes.values())
             for n in range(20)
@@ -204,18 +204,18 @@ def as_shipped_a_swarm_of_groups_learns_and_sends_weights_alone() -> Finding:
             run.round()
         summary = run.finish("the claim's rounds are over")
         moves = {
-            name: [_risen(one, name) for one in run.nodes.values()] for name in ("lists/alignment", "lists/accuracy")
+            name: [_risen(node, name) for node in run.nodes.values()] for name in ("lists/alignment", "lists/accuracy")
         }
-        ends = [flat(one.parts.lead.policy) for one in run.nodes.values()]
-        fair = fairness([one.progress.after["lists/alignment"] for one in run.nodes.values()])
+        ends = [flat(node.parts.lead.policy) for node in run.nodes.values()]
+        fair = fairness([node.progress.after["lists/alignment"] for node in run.nodes.values()])
     sent = summary["averaging"]
     quiet = all(not node["sent"] and not node["shared_groups"] for node in summary["nodes"].values())
     quiet &= sent["messages"] == {"received": GROUPS * ROUNDS // EVERY} and sent["bytes_each_step"] / sent["bytes"] > 19
-    equal = all(torch.equal(ends[0], one) for one in ends)
+    equal = all(torch.equal(ends[0], weights) for weights in ends)
     rise, aligned_by = moves["lists/accuracy"], min(moves["lists/alignment"])
     interval = 2.57 * stdev(rise) / GROUPS**0.5  # Student's t with 5 degrees of freedom.
     return Finding(
-        own and quiet and equal and aligned_by > 0 and fmean(rise) > interval,
+        weights_alone and quiet and equal and aligned_by > 0 and fmean(rise) > interval,
         say(order=fmean(rise), interval=interval, alignment=moves["lists/alignment"], fair=fair, bytes=sent["bytes"]),
     )
 

@@ -58,10 +58,10 @@ def recorded(seed: int) -> list[dict[str, Any]]:
     """Three prompts with a sample and a reference, and two references under their own prompts, at moved weights."""
     draws, rows = Key.of(seed).derive("pairs").numpy(), []
     for number in range(8):
-        own = number >= 6
-        logp = draws.normal(-60.0, 20.0, 5 if own else 3)
-        source = "imported" if own else ("own", "expert")[number % 2]
-        row = sample(f"g{number if own else number // 2}", 0.0, logp.tolist(), source=source)
+        imported = number >= 6
+        logp = draws.normal(-60.0, 20.0, 5 if imported else 3)
+        source = "imported" if imported else ("own", "expert")[number % 2]
+        row = sample(f"g{number if imported else number // 2}", 0.0, logp.tolist(), source=source)
         row["logp_ref"] = (logp + draws.normal(0.0, 100.0, len(logp))).tolist()
         row["scores"] = {"subject": float(draws.random()), "digits": float(draws.random())}
         rows.append(row)
@@ -127,26 +127,26 @@ def drawn() -> tuple[list[Trajectory], Denoiser]:
 def samples_stand_beside_references() -> Finding:
     trajectories, before = drawn()
     sources = [trajectory.source for trajectory in trajectories]
-    own, paired, shown = trajectories[:3], trajectories[3:6], trajectories[6:]
+    samples, paired, shown = trajectories[:3], trajectories[3:6], trajectories[6:]
     known = references(4)
-    kept = max(gap(t.final_state, known[t.sample % 4].picture) for t in (*paired, *shown))
-    noise = [[t.turns[0].action + t.final_state for t in pair] for pair in zip(own, paired, strict=True)]
+    drift = max(gap(t.final_state, known[t.sample % 4].picture) for t in (*paired, *shown))
+    noise = [[t.turns[0].action + t.final_state for t in pair] for pair in zip(samples, paired, strict=True)]
     same = max(gap(first, second) for first, second in noise)
     player, cold = ReferencePlayer(before), replace(Decoding(), temperature=0.0)
     options = RPO.rollout._options()[:1]  # type: ignore[attr-defined]
-    requests = [Assignment(entry.scenario, decoding=cold, options=options) for entry in own]
+    requests = [Assignment(entry.scenario, decoding=cold, options=options) for entry in samples]
     base = run_async(player.play(requests, key=Key.of(5)))
-    old = max(gap(entry.final_state, other.final_state) for entry, other in zip(own, base, strict=True))
+    old = max(gap(entry.final_state, other.final_state) for entry, other in zip(samples, base, strict=True))
     words = [int((t.turns[0].observation["words"][0] > 0).any(1).sum()) for t in (*paired, *shown)]
     probes = [len(t.turns[0].action) for t in trajectories]
     holds = (
         sources == ["own"] * 3 + ["expert"] * 3 + ["imported"] * 4
-        and [t.scenario.id for t in own] == [t.scenario.id for t in paired]
+        and [t.scenario.id for t in samples] == [t.scenario.id for t in paired]
         and words == [4] * 3 + [1] * 4
         and probes == [4] * 6 + [8] * 4
         and len(pack(trajectories).names["policy"]) == 1
     )
-    return Finding(holds and kept == 0.0 and same < 1e-5 and old == 0.0, say(noise_differs_by=same, probes=probes))
+    return Finding(holds and drift == 0.0 and same < 1e-5 and old == 0.0, say(noise_differs_by=same, probes=probes))
 
 
 @claim("Likeness is 1 where the subject stands in any quarter, and 0 for what is empty or not finite.")

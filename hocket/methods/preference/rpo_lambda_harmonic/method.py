@@ -143,8 +143,8 @@ class Similarity(Objective):
 
 def shown(batch: Batch) -> Tensor:
     """Which occurrences are of references under their own prompts, `[E]` bool."""
-    own = torch.tensor([name == SHOWN for name in batch.names["source"]])
-    return own[batch.source[batch.occurrences.trajectory]]
+    is_shown = torch.tensor([name == SHOWN for name in batch.names["source"]])
+    return is_shown[batch.source[batch.occurrences.trajectory]]
 
 
 RPO = DIFFUSION_DPO.but(

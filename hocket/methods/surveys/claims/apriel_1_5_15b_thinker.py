@@ -13,7 +13,7 @@ from hocket.apps.report import map as maps
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.claims.lesson_data import Pupil, begin
-from hocket.methods.surveys.apriel_1_5_15b_thinker import (
+from hocket.methods.surveys.apriel_1_5_15b_thinker.method import (
     APRIEL_1_5_15B_THINKER,
     copied_blocks,
     deepened,
