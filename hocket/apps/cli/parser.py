@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -169,6 +169,9 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigurationError(f"{message} (see `{self.prog} -h`)")
 
 
+PLAIN: Mapping[str, Any] = {"formatter_class": _Help, "allow_abbrev": False}
+
+
 class _Unchosen(_Parser):
     """A command that is not run: its name alone, since every flag takes time."""
 
@@ -210,7 +213,7 @@ def build_parser(chosen: str = "") -> _Parser:
     Raises:
         ConfigurationError: when a row brings a command that there is already.
     """
-    parser = _Parser(prog="hocket", formatter_class=_Help, allow_abbrev=False)
+    parser = _Parser(prog="hocket", **PLAIN)
     parser.add_argument("--version", action="version", version=f"hocket {__version__}")
     parser.add_argument("--debug", action="store_true")
     commands = parser.add_subparsers(dest="command", parser_class=_Parser)
@@ -219,9 +222,7 @@ def build_parser(chosen: str = "") -> _Parser:
     def command(name: str, text: str, group: str, *, settings: bool = False, details: str | None = None) -> _Parser:
         listed[group].append(f"  {name:<11} {text}")
         commands._parser_class = _Unchosen if chosen in COMMANDS and name != chosen else _Parser
-        added: _Parser = commands.add_parser(
-            name, description=details or text, formatter_class=_Help, allow_abbrev=False
-        )
+        added: _Parser = commands.add_parser(name, description=details or text, **PLAIN)
         added.set_defaults(run_command=_work(name), takes_settings=settings)
         return added
 
@@ -291,11 +292,8 @@ def build_parser(chosen: str = "") -> _Parser:
     microscope.add_argument("--step", type=int, metavar="K", help="the step to record (the last one written)")
     microscope.add_argument("--out", metavar="FILE.json", help="the file that --record writes")
     as_json(microscope)
-    _serve(
-        command(
-            "serve", "serve a run or a model as an OpenAI-compatible endpoint", AGENTS, settings=True, details=SERVE
-        )
-    )
+    served = "serve a run or a model as an OpenAI-compatible endpoint"
+    _serve(command("serve", served, AGENTS, settings=True, details=SERVE))
     _play(command("play", "talk to a trained agent, or play with or against it", AGENTS, settings=True, details=PLAY))
     doctor = command("doctor", "check the installation, or what fits of a model", SYSTEM, settings=True, details=DOCTOR)
     doctor.add_argument("--context", type=int, metavar="N", help="tokens of a sequence (2048)")

@@ -44,7 +44,7 @@ def record_solved(world: Shop, seeds: Sequence[int], file: Path) -> int:
     planned = np.array([solved_starts(machines.tolist(), durations.tolist()) for machines, durations in tables])
     shop, live = world.open(len(tables)), np.ones(len(tables), bool)
     shop.reset(range(len(tables)), seeds)
-    seen, chosen, paid = [shop.seen()[0]], [], []
+    observed, chosen, paid = [shop.seen()[0]], [], []
     while live.any():
         place = np.minimum(shop.done, world.machines - 1)[..., None]
         start = np.take_along_axis(planned, place, 2)[..., 0]
@@ -52,8 +52,8 @@ def record_solved(world: Shop, seeds: Sequence[int], file: Path) -> int:
         moved = shop.step([chosen[-1]], live)
         paid.append(moved.rewards[:, 0])
         live = live & ~moved.terminated[:, 0]
-        seen.append(shop.seen()[0])
-    rows = zip(seeds, np.stack(seen, 1), np.stack(chosen, 1), np.stack(paid, 1), strict=True)
+        observed.append(shop.seen()[0])
+    rows = zip(seeds, np.stack(observed, 1), np.stack(chosen, 1), np.stack(paid, 1), strict=True)
     return write_rows(file, [_episode(*row) for row in rows])
 
 

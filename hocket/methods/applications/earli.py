@@ -107,8 +107,8 @@ def shortened(instance: Instance, orders: Orders, beginnings: Orders) -> Orders:
         row = orders[live]
         before, after = np.roll(row, 1, 1), np.roll(row, -1, 1)
         before[place == first[live]], after[place == last[live]] = 0, 0
-        now = apart[before, row][:, :, None] + apart[row, after][:, None]
-        gain = now - apart[before[:, :, None], row[:, None]] - apart[row[:, :, None], after[:, None]]
+        present = apart[before, row][:, :, None] + apart[row, after][:, None]
+        gain = present - apart[before[:, :, None], row[:, None]] - apart[row[:, :, None], after[:, None]]
         gain = np.where(one_trip[live], gain, 0.0).reshape(len(live), -1)
         best = gain.argmax(1)
         better = np.take_along_axis(gain, best[:, None], 1)[:, 0] > 1e-9

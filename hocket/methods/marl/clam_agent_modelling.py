@@ -95,7 +95,9 @@ class Pooled(Belief):
         weighed, shown = self.weighed(paths.seen), self.shown(paths)
         views = [self.projected(self.given((weighed * shown[..., view : view + 1]).cumsum(-2))) for view in (0, 1)]
         some = torch.split((shown.cumsum(-2) > 0).to(weighed), 1, -1)
-        return torch.cat([functional.normalize(one, dim=-1) * part for one, part in zip(views, some, strict=True)], -1)
+        return torch.cat(
+            [functional.normalize(view, dim=-1) * part for view, part in zip(views, some, strict=True)], -1
+        )
 
 
 @dataclass(frozen=True)
@@ -163,10 +165,10 @@ class SameEpisode(Objective):
         scores = (views @ views.mT / self.temperature).masked_fill(~among, -torch.inf)
         logp = torch.log_softmax(scores, -1)[:, torch.arange(2 * turns), same].masked_fill(~both, 0.0)
         term = -self.coefficient * logp.reshape(longest, 2, turns).mean(1).T[rows, place]
-        found = (scores.detach().argmax(-1) == same)[both]
+        nearest = (scores.detach().argmax(-1) == same)[both]
         counted = (batch.occurrences.weight != 0) & both[:, :turns].T[rows, place]
         weight = counted.to(term.dtype) / counted.sum().clamp(min=1)
-        return Terms(term, weight, Level.BATCH, {"belief/told_apart": found.sum() / max(found.numel(), 1)})
+        return Terms(term, weight, Level.BATCH, {"belief/told_apart": nearest.sum() / max(nearest.numel(), 1)})
 
 
 CLAM = PPO.but(

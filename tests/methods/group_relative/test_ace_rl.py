@@ -12,7 +12,7 @@ from hocket.core.keys import Key
 from hocket.methods.group_relative.ace_rl.method import (
     EndsWith,
     HasSection,
-    InOrder,
+    WordOrder,
     Mentions,
     WordRange,
     decompose,
@@ -27,7 +27,7 @@ from hocket.train.lessons import with_lessons
     [
         (WordRange(2, 3), "two words", "one"),
         (Mentions("sea"), "The Sea.", "the seaside"),
-        (InOrder("first", "then"), "First this, then that", "then first"),
+        (WordOrder("first", "then"), "First this, then that", "then first"),
         (EndsWith("end"), "this is the End.", "end of it"),
         (HasSection("Summary"), "intro\n  summary: all well", "a summary: no"),
     ],

@@ -56,8 +56,8 @@ def the_gradient_is_the_formulas() -> Finding:
             rows.append({**sample(f"g{number // 4}", 0.0, logp.tolist(), **more), "scores": {"goal": outcome}})
         credit = [*group_relative(outcomes[:4]), *[0.0] * 4]
         for row, advantage in zip(rows, credit, strict=True):
-            for now, old in zip(row["logp"], row["logp_behaviour"], strict=True):
-                ratio = math.exp(now - old)
+            for new, old in zip(row["logp"], row["logp_behaviour"], strict=True):
+                ratio = math.exp(new - old)
                 cut = ratio > 1.2 if advantage > 0 else ratio < 0.8
                 slopes.append(0.0 if cut else -ratio * advantage / len(row["logp"]) / len(rows))
         gaps.append(gap(gradient(WMPO, document(rows)), torch.tensor(slopes, dtype=torch.float64)))

@@ -63,7 +63,7 @@ class Mentions:
 
 
 @dataclass(frozen=True)
-class InOrder:
+class WordOrder:
     """Both words appear, the first occurrence of `first` before that of `second`."""
 
     first: str
@@ -117,7 +117,7 @@ class HasSection:
 READERS: tuple[tuple[str, Callable[..., Constraint]], ...] = (
     (WordRange.pattern, lambda least, most: WordRange(int(least), int(most))),
     (Mentions.pattern, Mentions),
-    (InOrder.pattern, InOrder),
+    (WordOrder.pattern, WordOrder),
     (EndsWith.pattern, EndsWith),
     (HasSection.pattern, HasSection),
 )

@@ -16,7 +16,7 @@ from hocket.core.options import checked
 from hocket.methods.group_relative.ace_rl.method import (
     Constraint,
     EndsWith,
-    InOrder,
+    WordOrder,
     Mentions,
     WordRange,
     instruction,
@@ -46,7 +46,7 @@ def drawn(rng: np.random.Generator) -> tuple[Constraint, ...]:
     kinds: tuple[Constraint, ...] = (
         WordRange(least, least + 2),
         Mentions(named),
-        InOrder(first, second),
+        WordOrder(first, second),
         EndsWith(last),
     )
     return tuple(kinds[place] for place in rng.permutation(len(kinds))[:DEMANDS].tolist())
@@ -59,7 +59,7 @@ def written(constraints: Sequence[Constraint], skill: float, rng: np.random.Gene
     for constraint in minded:
         if isinstance(constraint, WordRange):
             length = int(rng.integers(constraint.least, constraint.most + 1))
-        elif isinstance(constraint, InOrder):
+        elif isinstance(constraint, WordOrder):
             inner = [constraint.first, constraint.second, *inner]
         elif isinstance(constraint, Mentions):
             inner = [*inner, constraint.word]

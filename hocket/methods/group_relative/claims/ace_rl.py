@@ -26,7 +26,7 @@ from hocket.types import Scenario, Trajectory, Turn
 claim = Claims("ace-rl", "")
 LINES = ("alpha", "beta", "gamma:", "omega", "lorem", "ipsum")
 """What a line may say; a text has four."""
-ORDERED = method.InOrder("alpha", "beta")
+ORDERED = method.WordOrder("alpha", "beta")
 POOL: tuple[Constraint, ...] = (Mentions("lorem"), ORDERED, method.HasSection("gamma"), method.EndsWith("omega"))
 CONCERNS = ((0,), (1,), (1, 2), (3,))
 """By line, the constraints that are looked at when it is written: so what is learnt carries over to other sets."""

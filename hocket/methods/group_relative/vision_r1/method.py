@@ -45,8 +45,8 @@ class CappedSamples(Rollout):
         more: More | None = None,
     ) -> Experience:
         capped = [
-            replace(one, decoding=replace(one.decoding, max_tokens=math.ceil(self.share * one.decoding.max_tokens)))
-            for one in asked
+            replace(item, decoding=replace(item.decoding, max_tokens=math.ceil(self.share * item.decoding.max_tokens)))
+            for item in asked
         ]
         return await Independent(self.samples).collect(capped, play=play, score=score, ledger=ledger, key=key)
 

@@ -58,7 +58,7 @@ def _by_hand(told: NDArray[np.float64], batch: Batch, temperature: float) -> flo
     total, number = 0.0, 0
     for time in range(max(map(len, rows))):
         every = {
-            (at, view): told[one[time], 5 * view : 5 * view + 5] for at, one in _there(rows, time) for view in (0, 1)
+            (at, view): told[path[time], 5 * view : 5 * view + 5] for at, path in _there(rows, time) for view in (0, 1)
         }
         value = {place: vector for place, vector in every.items() if vector.any()}
         for at in {at for at, _ in value if (at, 0) in value and (at, 1) in value}:
@@ -71,7 +71,7 @@ def _by_hand(told: NDArray[np.float64], batch: Batch, temperature: float) -> flo
 
 def _there(rows: list[list[int]], time: int) -> list[tuple[int, list[int]]]:
     """The episodes that lasted so long, by number."""
-    return [(at, one) for at, one in enumerate(rows) if len(one) > time]
+    return [(at, path) for at, path in enumerate(rows) if len(path) > time]
 
 
 @claim(

@@ -98,7 +98,7 @@ MATS_LP = IPPO.but(
         "search": "hocket.methods.marl.mats_lp.play; 30 leaves, the agent and the two nearest others that it sees",
         "Q": "as paid, not scaled; the sum over the agents of a problem",
         "map": "known to all, as the guide has it; the paper's agents know what they have seen",
-        "agents": "one network, not told apart",
+        "agents": "one network, without identities",
     },
     note="the search reaches more goals than paths that ignore others, and fewer than the drawn moves of its prior, "
     "most of all in crowds: what breaks a standstill there is chance",
