@@ -12,8 +12,8 @@ from hocket.core.keys import Key
 from hocket.methods.group_relative.ace_rl.method import (
     EndsWith,
     HasSection,
-    WordOrder,
     Mentions,
+    WordOrder,
     WordRange,
     decompose,
     instruction,

@@ -16,8 +16,8 @@ from hocket.core.options import checked
 from hocket.methods.group_relative.ace_rl.method import (
     Constraint,
     EndsWith,
-    WordOrder,
     Mentions,
+    WordOrder,
     WordRange,
     instruction,
     satisfied,
