@@ -151,4 +151,4 @@ def a_judge_lists_the_demands_where_there_are_none_and_says_of_each() -> Finding
     return Finding(found == by_hand and reward.weight == 1.0, say(**{name: str(row) for name, row in found.items()}))
 
 
-claim.shipped(ACE_RL, "rewards", settings={"judge": "nano"})
+claim.shipped(ACE_RL, "rewards")
