@@ -6,7 +6,7 @@ TORCH_INDEX ?=
 # One thread per test process: on busy cores OpenMP's spinning makes two slower than one.
 ONE_THREAD = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 # On all cores, where pip compiles on one. A package may hold files of other Pythons.
-COMPILE = .venv/bin/python -m compileall -qq -j 0 .venv/lib || true
+COMPILE = .venv/bin/python -W ignore -m compileall -qq -j 0 .venv/lib || true
 
 .PHONY: train test check docs slow clean
 
