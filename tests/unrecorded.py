@@ -8,7 +8,7 @@ from hocket.recipe import Recipe
 from hocket.rewards.look_weights import LookWeights
 from hocket.types import COMPARED, Quantity
 
-IN_WORLDS: frozenset[str] = frozenset({"ami", "follower", "pdppo", "prism-3d-pbrl"})
+IN_WORLDS: frozenset[str] = frozenset({"ami", "follower", "mats-lp", "pdppo", "prism-3d-pbrl"})
 """They read what only a world of control tells: what was seen there, a path, a state before chance, a seat."""
 
 
@@ -18,7 +18,7 @@ def recordable(name: str, recipe: Recipe) -> bool:
         return False
     if name == "vppo":  # Its weights come from pictures that are looked at once more.
         return False
-    if name == "parrot":  # It compares by two scores, beside their sum.
+    if name in ("parrot", "rpo-lambda-harmonic"):  # They compare by two scores, beside their sum.
         return False
     if any(isinstance(one, LookWeights) for one in recipe.shaping):  # Its rollout makes these weights.
         return False

@@ -57,7 +57,7 @@ OWN_TASK = (
     "scaf-grpo-prompt",
 )
 """They are paid for a form that needs a longer answer, or for two things, in the task that they are for."""
-PICTURED = ("ar-grpo", "dmospeech-2", "gui-rcpo", "lpo-gui", "uav-vl-r1", "var-grpo", "videochat-r1")
+PICTURED = ("ar-grpo", "dmospeech-2", "gui-rcpo", "lpo-gui", "uav-vl-r1", "var-grpo", "videochat-r1", "vision-r1")
 """They read boxes, clicks, films, kinds, digits or symbols, which only their own tasks have; claims train them."""
 ROUTING = ("camp-pvrp", "parco")
 """They need several vehicles, which only `routes` has; claims train them there."""
@@ -114,7 +114,11 @@ JOINT = {
     "black-box-marl-attacks": "task sums is none",
     "flickerfusion": "task sums is none",
     "follower": "use mapf:planned",
+    "mats-lp": "use mapf:lifelong",
+    "railgun": "use mapf:whole",
+    "scenario-independent-marl-transfer": "carries weights from skirmish to skirmish",
     "snapshot-rl": "use doors:10",
+    "wmpo": "use --task door-room",
     "multi-agent-mdp-homomorphic-networks": "those of control policies",
     "vgc-bench": "plays matches of control policies",
 }
@@ -354,5 +358,5 @@ def test_recorded_text_is_refused_for_a_controller_in_a_sentence(name: str, tmp_
 
 @pytest.mark.parametrize("name", [mainly(name) for name in DENOISING])
 def test_what_denoises_is_refused_for_words(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="samples from policies of the kind"):
+    with pytest.raises(ConfigurationError, match=r"samples from policies of the kind|reads 'subject' of"):
         first_steps(name, "sums", tmp_path, reward=True)

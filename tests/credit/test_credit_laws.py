@@ -66,6 +66,7 @@ from hocket.methods.group_relative.seed_grpo import SemanticEntropy
 from hocket.methods.group_relative.vapo import LengthAdaptiveGAE
 from hocket.methods.group_relative.vital_dgrpo import Difficulty
 from hocket.methods.preference.p3o import EveryTwo
+from hocket.methods.preference.rpo_lambda_harmonic.method import LabelledPairs
 from hocket.rewards.shaping import KLInReward, MaskTruncated, OverlongPenalty
 from hocket.types import Turn
 
@@ -126,6 +127,7 @@ NAMED = [*PLAIN, *PAIRING, *WEIGHTS, RunningMean(), RememberedBaseline(), *CORRE
 NAMED += [BoundedImportance(), Counted(), VTrace(), InTurn()]
 # Their laws are claims and tests of their methods.
 NAMED += [TiltedWeights(), BranchExtremes(), ParetoWeights(), InnerGAE(), BestOfGroup(), PairsBesideGold()]
+NAMED += [LabelledPairs()]
 SHAPING = [OverlongPenalty(8, 4), KLInReward(), MaskTruncated()]
 
 

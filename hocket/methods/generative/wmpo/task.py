@@ -18,7 +18,7 @@ from hocket.types import Scenario, Trajectory
 class DoorRoom:
     """Scenario n is a room of its own: where the agent begins, the goal is, and the door in the wall between them."""
 
-    name = "door-room"
+    name: str = "door-room"
     kind: Any = "hocket.methods.generative.wmpo.kind:ACTING_ON_PICTURES"
     rewards: Sequence[Reward] = ()
 
