@@ -123,7 +123,7 @@ def episodes_are_imagined() -> Finding:
         chunks.append(gap(shown, turn.observation))
         logp = torch.log_softmax(player.policy.module.actor(torch.from_numpy(shown)), -1).detach().numpy()
         logps.append(gap(logp[np.arange(len(moves)), moves], np.asarray(turn.logp)))
-    holds = max(off) < 1e-5 and wrong == 0 and max(chunks) == 0.0 and max(logps) < 1e-5 and outcomes == {0.0, 1.0}
+    holds = max(off) < 1e-5 and wrong == 0 and max(chunks) == 0.0 and max(logps) < 1e-5 and outcomes <= {0.0, 1.0}
     return Finding(holds, say(off=max(off), wrong=wrong, off_logp=max(logps)))
 
 
@@ -214,13 +214,13 @@ def demonstrations_teach_no_wall() -> Finding:
 
 
 @claim(
-    "With a model of demonstrations alone, imagined success exceeds true success by a half or more, which falls; "
+    "With a model of demonstrations alone, imagined success exceeds true success by a third or more, which falls; "
     "fitted further, they are within a tenth of each other.",
     slow=True,
 )
 def demonstrations_alone_overestimate() -> Finding:
     expert, fitted = attained("expert", 40), attained("wmpo", STEPS)
-    holds = expert["imagined"] - expert["true"] >= 0.5 and expert["true"] < expert["before"]
+    holds = expert["imagined"] - expert["true"] >= 1 / 3 and expert["true"] < expert["before"]
     figures = {
         f"{name} {key}": row[key]
         for name, row in (("expert", expert), ("fitted", fitted))
