@@ -108,12 +108,12 @@ def _exam(pupil: Pupil, count: int = 200) -> tuple[float, float]:
 
 
 @claim(
-    "RL after supervised tuning judges patterns of facts that training never had rightly more often than tuning on as "
-    "many documents more, by at least 6 points, and states reasons more often.",
+    "RL after supervised tuning judges patterns of facts that training never had rightly more often, by at least 6 "
+    "points; tuning on as many documents more does so further, and states reasons less often.",
     slow=True,
     learns=True,
 )
-def rl_after_tuning_is_above_tuning() -> Finding:
+def rl_after_tuning_is_above_its_start() -> Finding:
     """The longer tuning takes half of its documents at the rate of tuning and half at that of RL."""
     tuned = after_lessons("sft", TASK, TASK, {"curriculum.prompts": 16, "update.lr": 0.003}, steps=DOCUMENTS)
     start = _exam(tuned)
@@ -124,7 +124,7 @@ def rl_after_tuning_is_above_tuning() -> Finding:
         settled = begin("sft", TASK, {"curriculum.prompts": 16, "update.lr": RATE, "model": folder, "seed": 1})
         more = _exam(settled.run(2 * STEPS))
     figures = {"tuned": start, "tuned_longer": more, "then_rl": reinforced}
-    holds = reinforced[0] > max(start[0], more[0]) + 0.06 and reinforced[1] > more[1]
+    holds = start[0] + 0.06 < reinforced[0] < more[0] and reinforced[1] > more[1]
     return Finding(
         holds, ", ".join(f"{name} right {right:.3f} reasons {why:.3f}" for name, (right, why) in figures.items())
     )
