@@ -17,7 +17,7 @@ RL_FM_ROBOTICS_SURVEY = FieldSurvey(
     name="rl-fm-robotics-survey",
     title="Integrating Reinforcement Learning with Foundation Models for Autonomous Robotics: Methods and Perspectives",
     source="arXiv:2410.16411",
-    witness="each of its four classes of models has a small counterpart, which takes a training step as shipped",
+    witness="small counterparts of three of its four classes take a training step as shipped; language needs lessons",
     axes=(
         Axis(
             "model",
