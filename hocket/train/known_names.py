@@ -124,6 +124,7 @@ class _Names:
     def answer(self, key: str, value: Any) -> _Answer:
         """What a key is here."""
         paths = [path for path in self.paths if path.rpartition(".")[2] == key.replace("-", "_")]
+        paths = [path for path in paths if not path.startswith("tower.")] or paths  # `--lr` is the recipe's.
         entries = [entry for entry in _entries(key, by_end=not paths) if self._counts(entry)]
         if entries:
             # Of several entries of a library, the first is for the recipe.

@@ -96,7 +96,8 @@ def server() -> Iterator[Server]:
 
 @pytest.mark.parametrize("recipe", ["ace-rl", "spectral-po", "qwen3-korean"])
 def test_a_run_asks_a_policy_as_it_was(recipe: str, tmp_path: Path) -> None:
-    train(tmp_path, "run", "--recipe", recipe, "--judge", "nano", "--rollout.samples", "2", steps=2)
+    settings = ("--judge", "nano", "--rollout.samples", "2", "--lessons", "0")
+    train(tmp_path, "run", "--recipe", recipe, *settings, steps=2)
     told = rows(tmp_path / "run")[1:]
     assert sum(row["judge/questions"] for row in told) > 0
     assert all(row["judge/failed"] == 0 for row in told)

@@ -169,7 +169,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> SubjectDigits:
 SUBJECT_DIGITS = TaskForm(
     name="subject-digits",
     description="pictures of four digits, one of them in the hand of four references, e.g. subject-digits?subject=7",
-    family="pictures",
     make=from_settings,
 )
 """The task of RPO."""

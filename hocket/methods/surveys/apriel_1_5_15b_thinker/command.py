@@ -32,7 +32,7 @@ def _run(options: argparse.Namespace, pairs: Pairs) -> int:
 
 DEEPEN = Command(
     name="deepen",
-    description="write a model with more layers that computes the same (depth upscaling)",
+    description="write a model with more layers that computes the same",
     family=TRAIN,
     details="""Write a model with copies of some of its layers, which add nothing until they are trained.
 
