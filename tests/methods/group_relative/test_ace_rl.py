@@ -19,7 +19,6 @@ from hocket.methods.group_relative.ace_rl.method import (
     instruction,
 )
 from hocket.methods.group_relative.ace_rl.task import written
-from hocket.train.lessons import with_lessons
 
 
 @pytest.mark.parametrize(
@@ -63,11 +62,3 @@ def test_the_demands_of_a_task_stand_in_its_prompt_and_splits_are_apart():
         assert decompose(scenario.prompt) == scenario.metadata["constraints"]
     with pytest.raises(ConfigurationError, match=r"skill = 1\.5 is no chance"):
         tasks.find("demands?skill=1.5")
-
-
-def test_a_run_begins_with_lessons_of_its_own_task_since_the_shipped_model_earns_nothing_without():
-    task = tasks.find("demands")
-    ((_, plan),) = [pair for pair in with_lessons([("recipe", "ace-rl")], "demands", task) if pair[0] == "plan"]
-    assert [phase["recipe"] for phase in plan] == ["sft", "ace-rl"]
-    assert with_lessons([("recipe", "ace-rl"), ("lessons", 0)], "demands", task) == [("recipe", "ace-rl")]
-    assert with_lessons([("recipe", "ace-rl"), ("model", "some/folder")], "demands", task)[0][0] == "recipe"

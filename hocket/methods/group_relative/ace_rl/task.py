@@ -110,7 +110,7 @@ class Demands(TextTask):
     @property
     def lessons(self) -> Lessons:
         taught = "texts of a beginner, who forgets demands"
-        return Lessons(taught, 200, self._lesson, schedule="cosine", then=lambda recipe: THEN, needed=True)
+        return Lessons(taught, 200, self._lesson, schedule="cosine", then=lambda recipe: THEN)
 
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
         text = written(scenario.metadata["constraints"], self.skill, rng)
