@@ -12,10 +12,9 @@ START = """hocket trains language models, teams of agents and controllers. Begin
 `hocket --help` lists all commands, `hocket recipes` the methods, `hocket tasks` the tasks."""
 
 
-OVERVIEW = """usage: hocket COMMAND ...        hocket COMMAND --help explains a command
-{commands}
-
---version  the version        --debug  show tracebacks (any command)"""
+OVERVIEW = """usage: hocket COMMAND ...  COMMAND --help explains it, --debug shows tracebacks
+       hocket --version
+{commands}"""
 
 
 TRAIN = """Trains a policy. Without arguments: GRPO on sums with the shipped model, a minute on

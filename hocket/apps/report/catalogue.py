@@ -82,7 +82,8 @@ def _row(name: str, title: str, field: str) -> CatalogueRow:
     recipes, verdicts = tuple(_recipes().get(name, ())), verdicts_of(name)
     if name in ANALYSES.declared:
         state, where = status_of((name,), "", ships=False), (*recipes, ANALYSES.load(name).where)
-        result = graded((name,), recipes, "", exact=True, ships=False)
+        exact = not any(verdict.learns for verdict in verdicts)
+        result = graded((name,), recipes, "", exact=exact, ships=False)
         return CatalogueRow(
             name, title, field, state, result.grade, weaker(state, verdicts) or result.why, where, verdicts
         )

@@ -7,13 +7,12 @@ from typing import cast
 
 import numpy as np
 import torch
-from torch import nn
 
 from hocket.core.stored_rows import STEP, TO_GO
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.lab.toys.drawn_rows import Array, policy_of, rows
+from hocket.lab.toys.attention_by_hand import block, held, linear, normal
+from hocket.lab.toys.drawn_rows import policy_of, rows
 from hocket.methods.base.decision_transformer import DECISION_TRANSFORMER
-from hocket.policies.control import ControlPolicy
 from hocket.policies.wanted_returns import DecisionTransformer
 from hocket.types import Quantity
 
@@ -28,21 +27,21 @@ def densities_are_those_of_attention_over_the_three_kinds_of_tokens() -> Finding
     logp = policy.evaluate(batch, LOGP).logp.detach().double().numpy()
     to_go, step = TO_GO.read(batch, "the claim").double().numpy(), STEP.read(batch, "the claim").numpy()
     turn, action, sights = batch.turn.numpy(), batch.action.double().numpy(), np.concatenate(batch.observation)
-    log_std = _held(policy, "log_std")
+    log_std = held(policy, "log_std")
     off = 0.0
     for number in range(batch.turns):
         mine = np.flatnonzero(turn == number)
         tokens = []
         for n, row in enumerate(mine):
-            place = _held(policy, "times")[step[row]]
-            tokens.append(_linear(policy, "of_return", to_go[row : row + 1] / 2) + place)
-            tokens.append(_linear(policy, "of_seen", sights[row].astype(float)) + place)
+            place = held(policy, "times")[step[row]]
+            tokens.append(linear(policy, "of_return", to_go[row : row + 1] / 2) + place)
+            tokens.append(linear(policy, "of_seen", sights[row].astype(float)) + place)
             if n < len(mine) - 1:
-                tokens.append(_linear(policy, "of_action", np.clip(action[row], -1, 1)) + place)
-        x = _normal(policy, "first", np.stack(tokens))
+                tokens.append(linear(policy, "of_action", np.clip(action[row], -1, 1)) + place)
+        x = normal(policy, "first", np.stack(tokens))
         for layer in range(2):
-            x = _block(policy, f"blocks.{layer}.", x)
-        mean = _linear(policy, "after", _normal(policy, "last", x))[1::3]
+            x = block(policy, f"blocks.{layer}.", x)
+        mean = linear(policy, "after", normal(policy, "last", x))[1::3]
         scaled = (action[mine] - mean) / np.exp(log_std)
         expected = (-0.5 * scaled**2 - log_std - 0.5 * np.log(2 * np.pi)).sum(1)
         off = max(off, float(abs(expected - logp[mine]).max()))
@@ -92,31 +91,3 @@ def wanting_another_return_does_something_else() -> Finding:
         action, _ = policy.sample(sights, np.full((64, 1), 0.5), np.zeros(64, np.float32), carried=carried)
         done[wanted] = float(np.mean(action == 1))
     return Finding(done[3.0] > done[-3.0] + 0.5, say(little=done[-3.0], much=done[3.0]))
-
-
-def _held(policy: ControlPolicy, name: str) -> Array:
-    held: Array = policy.module.actor.state_dict()[name].double().numpy()
-    return held
-
-
-def _linear(policy: ControlPolicy, name: str, x: Array) -> Array:
-    outputs: Array = x @ _held(policy, f"{name}.weight").T + _held(policy, f"{name}.bias")
-    return outputs
-
-
-def _normal(policy: ControlPolicy, name: str, x: Array) -> Array:
-    gap = x - x.mean(-1, keepdims=True)
-    spread = np.sqrt((gap**2).mean(-1, keepdims=True) + nn.LayerNorm(1).eps)
-    normal: Array = gap / spread * _held(policy, f"{name}.weight") + _held(policy, f"{name}.bias")
-    return normal
-
-
-def _block(policy: ControlPolicy, name: str, x: Array) -> Array:
-    """One head: widths below 32 have no more."""
-    query, keys, values = np.split(_linear(policy, f"{name}joint", _normal(policy, f"{name}first", x)), 3, 1)
-    scores = query @ keys.T / np.sqrt(x.shape[1])
-    weight = np.exp(np.where(np.tril(np.ones_like(scores)) > 0, scores, -np.inf))
-    x = x + _linear(policy, f"{name}out", weight / weight.sum(1, keepdims=True) @ values)
-    wide = np.maximum(_linear(policy, f"{name}wide", _normal(policy, f"{name}second", x)), 0)
-    after: Array = x + _linear(policy, f"{name}narrow", wide)
-    return after

@@ -11,13 +11,13 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from hocket import tasks
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.core.stored_rows import STEP, TO_GO
 from hocket.lab.claims.harness import Claims, Finding, below, say
+from hocket.lab.toys.attention_by_hand import block, held, linear, normal
 from hocket.lab.toys.drawn_rows import Array, policy_of, rows
 from hocket.methods.base.decision_transformer import DECISION_TRANSFORMER
 from hocket.methods.control.mo_decision_transformer.method import (
@@ -90,11 +90,11 @@ def densities_are_those_of_attention_over_four_kinds_of_tokens() -> Finding:
         for number in range(batch.turns):
             mine = np.flatnonzero(batch.turn.numpy() == number)
             at_states, at_ends = _outputs(policy, batch, mine, regions)
-            off = max(off, float(abs(_gaussian(at_states, action[mine], _held(policy, "log_std")) + logp[mine]).max()))
+            off = max(off, float(abs(_gaussian(at_states, action[mine], held(policy, "log_std")) + logp[mine]).max()))
             off = max(off, float(abs(dynamics[mine[0]]).max()))
             for place, row in enumerate(mine[1:]):
                 truth, mean = np.append(sights[row], to_go[row]), at_ends[place]
-                spread = _held(policy, "spread")
+                spread = held(policy, "spread")
                 state = _gaussian(mean[None, :3], truth[None, :3], spread[:3])[0]
                 of_return = _gaussian(mean[None, 3:], truth[None, 3:], spread[3:])[0]
                 off = max(off, *abs(dynamics[row] - np.array([state, of_return])))
@@ -283,22 +283,22 @@ def _outputs(policy: ControlPolicy, batch: Batch, mine: NDArray[Any], regions: i
     step, sights = STEP.read(batch, "the claim").numpy(), np.concatenate(batch.observation).astype(float)
     tokens, kinds = [], 4 if regions else 3
     for number, row in enumerate(mine):
-        place = _held(policy, "times")[step[row]]
-        tokens.append(_linear(policy, "of_return", to_go[row : row + 1]) + place)
-        tokens.append(_linear(policy, "of_seen", sights[row]) + place)
+        place = held(policy, "times")[step[row]]
+        tokens.append(linear(policy, "of_return", to_go[row : row + 1]) + place)
+        tokens.append(linear(policy, "of_seen", sights[row]) + place)
         if number < len(mine) - 1:
-            tokens.append(_linear(policy, "of_action", action[row]) + place)
+            tokens.append(linear(policy, "of_action", action[row]) + place)
             if regions:
                 cells = np.zeros((2, regions))
                 cells[[0, 1], np.minimum((action[row] + 1) * regions / 2, regions - 1).astype(int)] = 1
-                tokens.append(_linear(policy, "of_region", cells.ravel()) + place)
-    x = _normal(policy, "first", np.stack(tokens))
+                tokens.append(linear(policy, "of_region", cells.ravel()) + place)
+    x = normal(policy, "first", np.stack(tokens))
     for layer in range(2):
-        x = _block(policy, f"blocks.{layer}.", x)
-    x = _normal(policy, "last", x)
+        x = block(policy, f"blocks.{layer}.", x)
+    x = normal(policy, "last", x)
     ends = x[kinds - 1 :: kinds]
-    then = np.concatenate([_linear(policy, "next_seen", ends), _linear(policy, "next_return", ends)], -1)
-    return _linear(policy, "after", x)[1::kinds], then
+    then = np.concatenate([linear(policy, "next_seen", ends), linear(policy, "next_return", ends)], -1)
+    return linear(policy, "after", x)[1::kinds], then
 
 
 def _gaussian(mean: Array, value: Array, log_std: Array) -> Array:
@@ -306,34 +306,6 @@ def _gaussian(mean: Array, value: Array, log_std: Array) -> Array:
     scaled = (value - mean) / np.exp(log_std)
     result: Array = (0.5 * scaled**2 + log_std + 0.5 * np.log(2 * np.pi)).sum(-1)
     return result
-
-
-def _held(policy: ControlPolicy, name: str) -> Array:
-    held: Array = policy.module.actor.state_dict()[name].double().numpy()
-    return held
-
-
-def _linear(policy: ControlPolicy, name: str, x: Array) -> Array:
-    outputs: Array = x @ _held(policy, f"{name}.weight").T + _held(policy, f"{name}.bias")
-    return outputs
-
-
-def _normal(policy: ControlPolicy, name: str, x: Array) -> Array:
-    gap = x - x.mean(-1, keepdims=True)
-    spread = np.sqrt((gap**2).mean(-1, keepdims=True) + nn.LayerNorm(1).eps)
-    normal: Array = gap / spread * _held(policy, f"{name}.weight") + _held(policy, f"{name}.bias")
-    return normal
-
-
-def _block(policy: ControlPolicy, name: str, x: Array) -> Array:
-    """One head: widths below 32 have no more."""
-    query, keys, values = np.split(_linear(policy, f"{name}joint", _normal(policy, f"{name}first", x)), 3, 1)
-    scores = query @ keys.T / np.sqrt(x.shape[1])
-    weight = np.exp(np.where(np.tril(np.ones_like(scores)) > 0, scores, -np.inf))
-    x = x + _linear(policy, f"{name}out", weight / weight.sum(1, keepdims=True) @ values)
-    wide = np.maximum(_linear(policy, f"{name}wide", _normal(policy, f"{name}second", x)), 0)
-    after: Array = x + _linear(policy, f"{name}narrow", wide)
-    return after
 
 
 claim.shipped(

@@ -95,8 +95,10 @@ def imagining(seed: int = 0) -> tuple[PicturePlayer, WorldModel]:
     model = WorldModel(Key.of(seed))
     shown = model.imagined(known_moves(task_key(DoorRoom())).before[:60], np.arange(60) % 5)
     with torch.no_grad():
-        last = cast(torch.nn.Conv2d, model.judge[-1])  # So that some pictures are successes and most are not.
-        cast(torch.Tensor, last.bias).sub_(model.success(torch.from_numpy(shown)).quantile(0.9))
+        last = cast(
+            torch.nn.Conv2d, model.judge[-1]
+        )  # So that some pictures are successes and most are not; it counts at every pixel.
+        cast(torch.Tensor, last.bias).sub_(model.success(torch.from_numpy(shown)).quantile(0.9) / SIDE**2)
     return PicturePlayer(ControlPolicy(PictureSpaces(), key=Key.of(seed + 1)), ImaginedCourse(model)), model
 
 
@@ -123,7 +125,7 @@ def episodes_are_imagined() -> Finding:
         chunks.append(gap(shown, turn.observation))
         logp = torch.log_softmax(player.policy.module.actor(torch.from_numpy(shown)), -1).detach().numpy()
         logps.append(gap(logp[np.arange(len(moves)), moves], np.asarray(turn.logp)))
-    holds = max(off) < 1e-5 and wrong == 0 and max(chunks) == 0.0 and max(logps) < 1e-5 and outcomes <= {0.0, 1.0}
+    holds = max(off) < 1e-5 and wrong == 0 and max(chunks) == 0.0 and max(logps) < 1e-5 and outcomes == {0.0, 1.0}
     return Finding(holds, say(off=max(off), wrong=wrong, off_logp=max(logps)))
 
 
