@@ -13,7 +13,7 @@ START = """hocket trains language models, teams of agents and controllers. Begin
 
 
 OVERVIEW = """usage: hocket COMMAND ...  COMMAND --help explains it, --debug shows tracebacks
-       hocket --version
+or:    hocket --version
 {commands}"""
 
 
