@@ -237,7 +237,6 @@ CARD = {
 NAMES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CARD)
 def test_the_page_says_what_the_doctor_says(name: str, tmp_path: Path) -> None:
     kind, sizes, more = CARD[name]

@@ -16,6 +16,7 @@ def _flags(parser: argparse.ArgumentParser) -> None:
         "--model", metavar="PATH", help="with --task: nano, nano-vlm, nano-audio, smollm2, a folder or a hub name"
     )
     parser.add_argument("--steps", type=int, metavar="N", help="with --task: steps of a run (40)")
+    parser.add_argument("--seconds", type=float, metavar="S", help="with --task: processor seconds that end a run")
     parser.add_argument("--fill", action="store_true", help="make the runs of the library's atlas that are lacking")
     parser.add_argument("--again", action="store_true", help="also repeat those that failed or ended early")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="seeds of every recipe and task, from 0 (1)")

@@ -37,7 +37,7 @@ from hocket.recipes import find
 from hocket.train.kinds import kind_of
 
 STEPS = 40
-"""Of a run on another task of words."""
+"""Of a run on another task of words, and on a user's."""
 
 LONGEST = 60
 """Of a run on another task of control, where the task suggests more."""
@@ -72,6 +72,7 @@ class AtlasPlan:
         folder: where unfinished work and full results are. file: where the runs of a recipe are kept.
         tasks: what each recipe runs on, by its name, with the steps there. seeds: of every run.
         settings: of every run, as flags of `hocket train`. model: as there.
+        limit: processor seconds after which a run ends. timed: it is the budget of every run, not a guard.
         left_out: why a recipe, on a task, has no run.
     """
 
@@ -82,6 +83,7 @@ class AtlasPlan:
     settings: Mapping[str, Any] = field(default_factory=dict)
     model: str = "nano"
     limit: float = 0.0
+    timed: bool = False
     left_out: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @property
@@ -95,6 +97,7 @@ class AtlasPlan:
             equal_batches=0,
             shipped=True,
             limit=self.limit,
+            timed=self.timed,
         )
 
     def runs(self, planner: Planner) -> Iterator[tuple[StudyRun, AtlasRun | None]]:
@@ -228,10 +231,10 @@ def _steps(task: str) -> int:
 
 
 def own_plan(
-    names: Iterable[str], task: str, steps: int | None, seeds: int, settings: Mapping[str, Any], folder: Path
+    names: Iterable[str], task: str, steps: int, seeds: int, settings: Mapping[str, Any], folder: Path
 ) -> AtlasPlan:
     """An atlas of recipes on a task of the user's, in a folder of its own."""
-    places = {name: {task: steps or STEPS} for name in names}
+    places = {name: {task: steps} for name in names}
     settings = dict(settings)
     model = str(settings.pop("model", "nano"))
     return AtlasPlan(folder, lambda recipe: folder / "atlas.jsonl", places, seeds, settings, model)

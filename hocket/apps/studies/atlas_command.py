@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from rich.console import Console
 
-from hocket.apps.studies.atlas import AtlasPlan, fill, library_plan, named, own_plan
+from hocket.apps.studies.atlas import STEPS, AtlasPlan, fill, library_plan, named, own_plan
 from hocket.apps.studies.atlas_page import as_json, collected, counts, markdown, page, summaries, terminal
 from hocket.apps.studies.command import workers_at
 from hocket.apps.studies.planning import Planner
@@ -19,7 +20,7 @@ from hocket.train.disk import write_atomic
 
 Pairs = list[tuple[str, Any]]
 
-OF_TASKS = ("reward", "model", "steps", "out")
+OF_TASKS = ("reward", "model", "steps", "seconds", "out")
 """Flags that go with a task of the user's."""
 
 
@@ -34,7 +35,8 @@ def main(options: argparse.Namespace, pairs: Pairs, emit: Callable[[Any], None])
         settings = {name: value for name, value in settings.items() if value is not None}
         words = "".join(letter if letter.isalnum() else "-" for letter in options.task).strip("-")
         folder = Path(options.out) if options.out else Path("runs") / "atlas" / words
-        plan, place = own_plan(names, options.task, options.steps, options.seeds, settings, folder), folder
+        plan, place = own_plan(names, options.task, options.steps or STEPS, options.seeds, settings, folder), folder
+        plan = replace(plan, limit=options.seconds or 0.0, timed=options.seconds is not None)
     else:
         plan = library_plan(names, options.seeds)
     if options.dry_run:
@@ -87,6 +89,8 @@ def _check(options: argparse.Namespace, pairs: Pairs) -> None:
         raise ConfigurationError(f"--seeds {options.seeds}: at least one is needed")
     if options.steps is not None and options.steps < 1:
         raise ConfigurationError(f"--steps {options.steps}: at least one is needed")
+    if options.seconds is not None and not options.seconds > 0:
+        raise ConfigurationError(f"--seconds {options.seconds:g}: it must be above 0")
 
 
 def _estimate(plan: AtlasPlan, out: Console, emit: Callable[[Any], None] | None) -> int:

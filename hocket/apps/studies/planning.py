@@ -173,6 +173,7 @@ class Planner:
             limit=study.limit,
         )
         content = {**_content(config), "measure": run.measure, "lessons": run.lessons}
+        content |= {"limit": study.limit} if study.timed else {}
         del content["hocket"]  # A new version of the library is no new method; the digest of its code is.
         return replace(run, key=_digest({**content, "code": code_of(entry.recipe)})), config
 

@@ -113,6 +113,7 @@ class Study:
         shipped: every recipe runs as `hocket train` runs it, with the task's own suggestions and lessons, for `steps`
             steps; the curves say what is sampled meanwhile.
         limit: processor seconds after which a run ends early; 0 for none.
+        timed: runs are compared after that time, so that another limit makes other runs.
     """
 
     name: str = "study"
@@ -135,6 +136,7 @@ class Study:
     lessons: Mapping[str, int] = field(default_factory=dict)
     shipped: bool = False
     limit: float = 0.0
+    timed: bool = False
 
     def __post_init__(self) -> None:
         if min(self.steps, self.prompts, self.samples) < 1:
