@@ -220,10 +220,45 @@ def test_pages(rows: list[atlas_page.AtlasRow]) -> None:
     assert len(re.findall(r"^\| `", text, re.MULTILINE)) == 6
 
 
+def test_a_budget_of_seconds_is_part_of_a_run(tmp_path: Path) -> None:
+    one = plan(tmp_path, "grpo")
+    keys = {next(each.runs(Planner(each.study)))[0].key for each in (one, timed(one, 5.0), timed(one, 9.0))}
+    assert len(keys) == 3
+    guarded = replace(one, limit=7.0)
+    assert next(guarded.runs(Planner(guarded.study)))[0].key == next(one.runs(Planner(one.study)))[0].key
+
+
+def test_what_ended_by_its_budget_is_done(tmp_path: Path) -> None:
+    ended = {"ended": "2 of 3 steps in 5 s"}
+    one, workers = timed(plan(tmp_path / "atlas", "grpo"), 5.0), Scripted({"grpo": {**result(0.6), **ended}})
+    for _ in range(2):
+        fill(one, workers, lambda message: None, again=True)
+    assert workers.done == ["grpo"]
+
+
+def timed(plan: AtlasPlan, seconds: float) -> AtlasPlan:
+    return replace(plan, limit=seconds, timed=True)
+
+
+def test_the_pages_of_a_task_of_ones_own_say_how_its_runs_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = own_plan(["dr-grpo"], "sums", 3, 1, {"model": "smollm2", "lora.rank": 4}, Path("runs/atlas/mine"))
+    fill(one, Scripted({"grpo": 0.6, "dr-grpo": 0.8}), lambda message: None)
+    flags = ("--model", "smollm2", "--steps", "3", "--out", "runs/atlas/mine", "--docs", "docs", "--lora.rank", "4")
+    assert call("atlas", "--task", "sums", "--recipes", "grpo,dr-grpo", *flags).code == 0
+    text = Path("docs/atlas/mine.md").read_text()
+    assert re.search(r"^    hocket train --recipe .* --model smollm2 --lora.rank 4$", text, re.MULTILINE)
+    assert len(re.findall(r"^\| `", text, re.MULTILINE)) == 2
+    assert len(Path("docs/atlas/mine.jsonl").read_text().splitlines()) == 2
+    assert "Atlas: mine" in Path("docs/atlas/mine.html").read_text()
+
+
 def test_the_command_shows_and_refuses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     assert call("atlas", "--recipes", "grpo", "--steps", "3").err.startswith("hocket: --steps: the library's recipes")
-    assert "drop --task" in call("atlas", "--task", "sums", "--docs", "docs").err
+    assert "above 0" in call("atlas", "--task", "sums", "--seconds", "0").err
     said = call("atlas", "--task", "sums", "--recipes", "dr-grpo", "--dry-run", "--json").json
     assert said == {"runs": 2, "done": 0, "cpu_hours": None}
     assert not (tmp_path / "runs").exists()

@@ -23,7 +23,9 @@ def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, metavar="N", help="runs in parallel (one per core)")
     parser.add_argument("--cluster", metavar="WHERE", help="run them on a Ray cluster: auto or ray://HOST:PORT")
     parser.add_argument("--out", metavar="DIR", help="with --task: the folder of the atlas (runs/atlas/TASK)")
-    parser.add_argument("--docs", metavar="DIR", help="write the pages of the library's atlas: DIR/atlas")
+    parser.add_argument(
+        "--docs", metavar="DIR", help="write its pages into DIR/atlas; those of --task by the name of --out"
+    )
     parser.add_argument("--dry-run", action="store_true", help="only print how many runs and hours are lacking")
     parser.add_argument("--quiet", action="store_true", help="no progress")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,11 @@ class AtlasPlan:
             limit=self.limit,
             timed=self.timed,
         )
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """What every run has beside what its line says, as flags of `hocket train`."""
+        return {**({} if self.model == "nano" else {"model": self.model}), **self.settings}
 
     def runs(self, planner: Planner) -> Iterator[tuple[StudyRun, AtlasRun | None]]:
         """Every run with what is kept of it, seed by seed, parents before their children."""
@@ -275,14 +280,14 @@ def fill(plan: AtlasPlan, pool: Workers, say: Callable[[str], None], *, again: b
 
     def heard(run: StudyRun) -> None:
         nonlocal failed
-        line = line_of(run, folder)
+        line = replace(line_of(run, folder), settings=plan.flags)
         failed += bool(line.failure)
         data.keep(plan.file(run.label), line)
 
     try:
         wanted = []
         for run, line in plan.runs(planner):
-            repeated = line is not None and again and bool(line.failure or line.ended)
+            repeated = line is not None and again and bool(line.failure or (line.ended and not plan.timed))
             if repeated:
                 (folder.path / "runs" / f"{run.key}.json").unlink(missing_ok=True)
             elif line is None and folder.result(run.key) is not None:  # It ended after the process that asked for it.

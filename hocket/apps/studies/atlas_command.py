@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -12,7 +12,17 @@ from typing import Any
 from rich.console import Console
 
 from hocket.apps.studies.atlas import STEPS, AtlasPlan, fill, library_plan, named, own_plan
-from hocket.apps.studies.atlas_page import as_json, collected, counts, markdown, page, summaries, terminal
+from hocket.apps.studies.atlas_page import (
+    AtlasRow,
+    as_json,
+    collected,
+    counts,
+    markdown,
+    own_markdown,
+    page,
+    summaries,
+    terminal,
+)
 from hocket.apps.studies.command import workers_at
 from hocket.apps.studies.planning import Planner
 from hocket.core.errors import ConfigurationError
@@ -56,10 +66,7 @@ def main(options: argparse.Namespace, pairs: Pairs, emit: Callable[[Any], None])
         rows = [row for row in rows if row.task == options.task]
         write_atomic(place / "report.html", page(rows, f"Atlas of {options.task}"))
     if options.docs:
-        folder = Path(options.docs) / "atlas"
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / "index.md", markdown(rows))
-        write_atomic(folder / "atlas.html", page(rows))
+        _write_pages(Path(options.docs) / "atlas", rows, place)
     if options.json:
         emit(as_json(rows))
         return int(failed > 0)
@@ -83,14 +90,25 @@ def _check(options: argparse.Namespace, pairs: Pairs) -> None:
         stray = stray or (pairs[0][0] if pairs else None)
         if stray is not None:
             raise ConfigurationError(f"--{stray}: the library's recipes run as shipped; name a --task of your own")
-    elif options.docs:
-        raise ConfigurationError("--docs: the pages are of the library's atlas; drop --task")
     if options.seeds < 1:
         raise ConfigurationError(f"--seeds {options.seeds}: at least one is needed")
     if options.steps is not None and options.steps < 1:
         raise ConfigurationError(f"--steps {options.steps}: at least one is needed")
     if options.seconds is not None and not options.seconds > 0:
         raise ConfigurationError(f"--seconds {options.seconds:g}: it must be above 0")
+
+
+def _write_pages(folder: Path, rows: Sequence[AtlasRow], place: Path | None) -> None:
+    """The pages of the library's atlas, or of one in `place` with its runs, by the name of that folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if place is None:
+        others = sorted(file.stem for file in folder.glob("*.jsonl"))
+        write_atomic(folder / "index.md", markdown(rows, others))
+        write_atomic(folder / "atlas.html", page(rows))
+        return
+    write_atomic(folder / f"{place.name}.md", own_markdown(rows, place.name))
+    write_atomic(folder / f"{place.name}.html", page(rows, f"Atlas: {place.name}"))
+    write_atomic(folder / f"{place.name}.jsonl", (place / "atlas.jsonl").read_text(encoding="utf-8"))
 
 
 def _estimate(plan: AtlasPlan, out: Console, emit: Callable[[Any], None] | None) -> int:

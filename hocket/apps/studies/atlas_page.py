@@ -268,8 +268,8 @@ def _figures(standing: Standing) -> dict[str, Any]:
     }
 
 
-def markdown(rows: Sequence[AtlasRow]) -> str:
-    """The page of the site; `atlas.html` lies beside it."""
+def markdown(rows: Sequence[AtlasRow], others: Sequence[str] = ()) -> str:
+    """The page of the site; `atlas.html` lies beside it, and the pages of the `others`, by name."""
     lines = [
         "# Atlas",
         "",
@@ -297,7 +297,33 @@ def markdown(rows: Sequence[AtlasRow]) -> str:
         "## What helps on what",
         "",
         *_nested(summaries(rows)),
+        *_tables(rows),
     ]
+    if others:
+        lines += ["", "Atlases of other tasks and models:", "", *(f"- [{name}]({name}.md)" for name in others)]
+    return "\n".join(lines) + "\n"
+
+
+def own_markdown(rows: Sequence[AtlasRow], name: str) -> str:
+    """The page of an atlas on a task of one's own; `NAME.html` and the runs, `NAME.jsonl`, lie beside it."""
+    command = next((row.standing.runs[0].command for row in rows if row.standing), "")
+    lines = [
+        f"# Atlas: {name}",
+        "",
+        f"What recipes learn on one task ({counts(rows)}), as [the atlas](index.md) says it of the library's own.",
+        f"[The same with curves]({name}.html) (open it from a clone); the runs are in [{name}.jsonl]({name}.jsonl).",
+        "Where an outcome says that a run ended, all ended after as many processor seconds. Each run was as this one,",
+        "with its own recipe:",
+        "",
+        f"    {command}",
+        *_tables(rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _tables(rows: Sequence[AtlasRow]) -> list[str]:
+    """A table in Markdown for every task, and its heading."""
+    lines: list[str] = []
     places = [number for number, heading in enumerate(HEADINGS) if heading not in ("task", "family")]
     for task in dict.fromkeys(row.task for row in rows):
         members = [row for row in rows if row.task == task]
@@ -307,7 +333,7 @@ def markdown(rows: Sequence[AtlasRow]) -> str:
             cells = row.cells()
             shown = [f"`{row.recipe}`", *(cells[place][0].replace("|", "\\|") for place in places[1:])]
             lines.append("| " + " | ".join(shown) + " |")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def page(rows: Sequence[AtlasRow], title: str = "Atlas") -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -63,6 +64,7 @@ class AtlasRun:
 
     Attributes:
         recipe, task, seed, steps: what `hocket train` is started with. lessons: supervised steps before.
+        settings: flags of a run that is not the library's, the model among them.
         key: a digest of all settings and the recipe's code. code: of the latter alone. beside: the recipe that it is
             compared with on this task. declared: whether the recipe names this task.
         measure: of `before`, `final` and `curve`, greedy on unseen scenarios. n: how many of them. share: whether it is
@@ -99,13 +101,15 @@ class AtlasRun:
     seconds: float = 0.0
     ended: str = ""
     failure: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def command(self) -> str:
         """What starts an equal run."""
-        lessons = f" --lessons {self.lessons}" if self.lessons else ""
+        more = {**self.settings, **({"lessons": self.lessons} if self.lessons else {})}
+        flags = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in more.items())
         return (
-            f"hocket train --recipe {self.recipe} --task '{self.task}' --steps {self.steps} --seed {self.seed}{lessons}"
+            f"hocket train --recipe {self.recipe} --task '{self.task}' --steps {self.steps} --seed {self.seed}{flags}"
         )
 
     @property
