@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from dataclasses import field, make_dataclass, replace
+from dataclasses import dataclass, field, make_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -292,8 +292,9 @@ def test_candidates_count_and_what_is_replayed_does_not() -> None:
             return [Trajectory(scenario, said[:2], branches=[left])]
 
     async def played() -> Meter:
-        meter = Meter(Playing())  # type: ignore[arg-type]
-        await meter.play([Assignment(scenario, replay=Replay((said[0],)))], key=Key.of(0))
+        meter, player = Meter(), Playing()
+        meter.attach(player)
+        await player.play([Assignment(scenario, replay=Replay((said[0],)))], key=Key.of(0))
         return meter
 
     meter = asyncio.run(played())
@@ -309,6 +310,29 @@ def test_what_was_given_is_not_counted(source: Any) -> None:
         async def play(self, assignments: Any, *, key: Any) -> list[Trajectory]:
             return [Trajectory(scenario, [own]), Trajectory(scenario, [given], source=source)]
 
-    meter = Meter(Playing())  # type: ignore[arg-type]
-    asyncio.run(meter.play([Assignment(scenario), Assignment(scenario, source=source)], key=Key.of(0)))
+    meter, player = Meter(), Playing()
+    meter.attach(player)
+    asyncio.run(player.play([Assignment(scenario), Assignment(scenario, source=source)], key=Key.of(0)))
+    assert (meter.answers, meter.tokens) == (1, 3)
+
+
+def test_hooks_see_the_player_that_is_metered() -> None:
+    """A player with others in its seats is made by `replace`, and one that plays through it counts once."""
+    scenario = Scenario("s", "question")
+    turn = Turn("a", "main", np.zeros(1, np.int64), np.zeros(3, np.int64))
+
+    @dataclass(frozen=True)
+    class Playing:
+        guests: int = 0
+
+        async def play(self, assignments: Any, *, key: Any) -> list[Trajectory]:
+            if self.guests:
+                return await replace(self, guests=0).play(assignments, key=key)
+            return [Trajectory(scenario, [turn])]
+
+    meter, player = Meter(), Playing()
+    meter.attach(player)
+    assert isinstance(player, Playing)
+    assert player == player.__class__()
+    asyncio.run(replace(player, guests=1).play([Assignment(scenario)], key=Key.of(0)))
     assert (meter.answers, meter.tokens) == (1, 3)

@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -45,30 +46,42 @@ class Meter:
     Evaluations do not count, nor what is given: demonstrations, references and recorded episodes.
     """
 
-    def __init__(self, player: Player) -> None:
+    def __init__(self) -> None:
         self.answers = 0
         self.tokens = 0
-        self._player = player
         self._running = True
+        self._inside: ContextVar[bool] = ContextVar("inside", default=False)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._player, name)
+    def attach(self, player: Player) -> None:
+        """Counts what `player` plays, and what others made of it play, such as one with past selves in its seats.
 
-    async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
-        played = await self._player.play(assignments, key=key)
-        if self._running:
-            sampled = [trajectory for trajectory in played if trajectory.source in SAMPLED]
-            left = [branch for trajectory in sampled for branch in trajectory.branches]
-            again = {
-                id(turn)
-                for assignment in assignments
-                if assignment.replay is not None
-                for turn in assignment.replay.turns
-            }
-            turns = unique_turns([*sampled, *left])
-            self.answers += len(sampled) + len(left)
-            self.tokens += sum(_sampled(turn) for turn in turns if id(turn) not in again)
-        return played
+        It gets a class of its own, so that hooks see the same player; a player that plays through another counts once.
+        """
+        meter, kind = self, type(player)
+
+        async def play(self: Any, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
+            if meter._inside.get():
+                return await kind.play(self, assignments, key=key)
+            outside = meter._inside.set(True)
+            try:
+                played = await kind.play(self, assignments, key=key)
+            finally:
+                meter._inside.reset(outside)
+            meter._count(assignments, played)
+            return played
+
+        object.__setattr__(player, "__class__", type(kind.__name__, (kind,), {"play": play}))
+
+    def _count(self, assignments: Sequence[Assignment], played: Sequence[Trajectory]) -> None:
+        if not self._running:
+            return
+        sampled = [trajectory for trajectory in played if trajectory.source in SAMPLED]
+        left = [branch for trajectory in sampled for branch in trajectory.branches]
+        replays = [assignment.replay for assignment in assignments if assignment.replay is not None]
+        again = {id(turn) for replay in replays for turn in replay.turns}
+        turns = unique_turns([*sampled, *left])
+        self.answers += len(sampled) + len(left)
+        self.tokens += sum(_sampled(turn) for turn in turns if id(turn) not in again)
 
     def used(self, unit: str) -> int:
         """How many answers or tokens."""
@@ -96,9 +109,9 @@ class MeteredTrainer(Trainer):
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        self.meter = Meter(self.parts.player)
+        self.meter = Meter()
         self.measuring = 0.0
-        self.parts.player = self.meter
+        self.meter.attach(self.parts.player)
 
     def evaluate(self, n: int | None = None) -> EvaluationResult:
         began = time.process_time()
