@@ -165,14 +165,18 @@ def test_a_run_that_others_are_compared_with_says_nothing_of_its_own_recipe(kept
     store(kept, *pair(0.12, declared=False))
     assert graded((ROW,), (ROW,), "") == grades.RowGrade("works (formula)", grades.UNRECORDED)
     words, _ = COMMON[WORDS]
-    store(kept, *(replace(each, task=words, declared=False) for each in pair(0.6)))
+    common = [replace(each, task=words, declared=False) for each in pair(0.6)]
+    store(kept, *common)
     assert graded((ROW,), (ROW,), "").grade == "works"
+    store(kept, *(replace(each, rival=True) for each in common))
+    assert graded((ROW,), (ROW,), "") == grades.RowGrade("works (formula)", grades.UNRECORDED)
 
 
 def test_a_run_that_equals_its_parents_is_no_evidence(kept: Path, works: None) -> None:
     store(kept, *pair(0.6, rival=0.6))
     assert graded((ROW,), (ROW,), "").grade == "works (formula)"
     assert "equal its parent's" in graded((ROW,), (ROW,), "").why
+    assert graded((ROW,), (ROW, "grpo"), "").grade == "works"  # A variant of the row; the other recipe learns.
 
 
 def test_a_run_without_its_parents_is_no_evidence(kept: Path, works: None) -> None:

@@ -187,6 +187,11 @@ def tasks_of(recipe: Card) -> dict[str, int]:
     return places or {task: STEPS}
 
 
+def library_tasks(name: str) -> dict[str, int]:
+    """`tasks_of` a recipe of the library; none of a user's."""
+    return tasks_of(card(name)) if name in cards() else {}
+
+
 def _kinds(recipe: Card) -> list[str]:
     """The kinds whose common task a recipe is for."""
     required, task = set(recipe["requires"]), recipe["task"] or "sums"
@@ -280,7 +285,8 @@ def fill(plan: AtlasPlan, pool: Workers, say: Callable[[str], None], *, again: b
 
     def heard(run: StudyRun) -> None:
         nonlocal failed
-        line = replace(line_of(run, folder), settings=plan.flags)
+        rival = run.task not in plan.tasks.get(run.label, library_tasks(run.label))
+        line = replace(line_of(run, folder), settings=plan.flags, rival=rival)
         failed += bool(line.failure)
         data.keep(plan.file(run.label), line)
 

@@ -66,7 +66,8 @@ class AtlasRun:
         recipe, task, seed, steps: what `hocket train` is started with. lessons: supervised steps before.
         settings: flags of a run that is not the library's, the model among them.
         key: a digest of all settings and the recipe's code. code: of the latter alone. beside: the recipe that it is
-            compared with on this task. declared: whether the recipe names this task.
+            compared with on this task. declared: whether the recipe names this task. rival: whether it ran there only
+            for others to be compared with.
         measure: of `before`, `final` and `curve`, greedy on unseen scenarios. n: how many of them. share: whether it is
             a share in [0, 1].
         sampled: what `before` and `final` are for sampled answers; None where success is no share.
@@ -102,6 +103,7 @@ class AtlasRun:
     ended: str = ""
     failure: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    rival: bool = False
 
     @property
     def command(self) -> str:
@@ -143,8 +145,9 @@ class AtlasRun:
             return {
                 name: plain[name] for name in ("recipe", "task", "seed", "steps", "key", "code", "beside", "failure")
             }
-        if not self.declared:
-            del plain["declared"]
+        for flag in ("declared", "rival"):
+            if not plain[flag]:
+                del plain[flag]
         return {name: value for name, value in plain.items() if value not in ("", {}, None)}
 
     @staticmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -43,7 +43,7 @@ class RowGrade:
 
 
 def graded(
-    rows: Sequence[str], recipes: Iterable[str], note: str, *, exact: bool = False, ships: bool = True
+    rows: Sequence[str], recipes: Collection[str], note: str, *, exact: bool = False, ships: bool = True
 ) -> RowGrade:
     """The grade of catalogue rows that are one method.
 
@@ -72,17 +72,19 @@ def graded(
     return RowGrade("works", figures)
 
 
-def evidence(rows: Iterable[str], recipes: Iterable[str]) -> tuple[bool, str, bool]:
+def evidence(rows: Iterable[str], recipes: Collection[str]) -> tuple[bool, str, bool]:
     """Whether a row's claims, or its recipes' runs in the atlas, show that it learns; what was seen; if it diverged.
 
     Runs on tasks of its own count where there are any, else those on the tasks that its kind has in common. Where it
-    ran only to be compared with, nothing counts, nor does a run beside which its parent has not been run as it is now.
+    ran only to be compared with, nothing counts, nor does a run beside which its parent has not been run as it is now,
+    nor one of a variant that came out like another recipe of the row.
     """
     claim = next((verdict for row in rows for verdict in verdicts_of(row) if verdict.learns and verdict.holds), None)
     if claim is not None:
         return True, claim.saw, False
     every = [place for name in recipes for place in standings(name).items()]
     common = {task for task, _ in COMMON.values()}
+    every = [place for place in every if not place[1].runs[0].rival and not _repeats(place[1], recipes)]
     known = [place for place in every if place[1].runs[0].declared] or [place for place in every if place[0] in common]
     if not known:
         return False, "", False
@@ -93,6 +95,11 @@ def evidence(rows: Iterable[str], recipes: Iterable[str]) -> tuple[bool, str, bo
     if not result.differs:
         return False, f"{task}, where its runs equal its parent's to the last digit", False
     return result.learns, f"{task}: {in_words(result)}", any(not other.sound for _, other in known)
+
+
+def _repeats(result: Standing, recipes: Collection[str]) -> bool:
+    """Whether runs are those of another of the `recipes`, to the last digit."""
+    return not result.differs and result.runs[0].beside in recipes
 
 
 def _absent(task: str, result: Standing) -> str:
