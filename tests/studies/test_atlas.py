@@ -85,6 +85,12 @@ def test_recipes_stand_on_the_task_of_their_kind_and_on_their_own() -> None:
     assert tasks_of(card("reward-model")) == {}
 
 
+def test_the_only_task_of_a_recipe_is_its_own() -> None:
+    assert atlas._is_own(card("optima"), "sums")
+    assert atlas._is_own(card("chunk-grpo"), "drawn-digits")
+    assert not atlas._is_own(card("dr-grpo"), "sums")
+
+
 def test_each_is_compared_with_the_nearest_ancestor_that_learns_from_the_same() -> None:
     assert rival_of("dr-grpo", "sums") == "grpo"
     assert rival_of("simpo", "graded-sums") == "dpo"

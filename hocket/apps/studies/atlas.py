@@ -187,6 +187,11 @@ def tasks_of(recipe: Card) -> dict[str, int]:
     return places or {task: STEPS}
 
 
+def _is_own(recipe: Card, task: str) -> bool:
+    """Whether a recipe names this task, or names none and has none in common with its kind, and this is the default."""
+    return recipe["task"] == task or (not recipe["task"] and not _kinds(recipe) and list(tasks_of(recipe)) == [task])
+
+
 def library_tasks(name: str) -> dict[str, int]:
     """`tasks_of` a recipe of the library; none of a user's."""
     return tasks_of(card(name)) if name in cards() else {}
@@ -311,7 +316,7 @@ def line_of(run: StudyRun, folder: StudyFolder) -> AtlasRun:
     """A run as the atlas keeps it."""
     steps = int(dict(run.pairs)["steps"])
     result, code, beside = folder.result(run.key), code_of(run.label), rival_of(run.label, run.task) or ""
-    declared = run.label in cards() and card(run.label)["task"] == run.task
+    declared = run.label in cards() and _is_own(card(run.label), run.task)
     if result is None:
         failure = (folder.failure(run.key) or "it did not end").splitlines()[0][:300]
         return AtlasRun(run.label, run.task, run.seed, steps, run.key, code, beside, declared, failure=failure)

@@ -66,8 +66,8 @@ class AtlasRun:
         recipe, task, seed, steps: what `hocket train` is started with. lessons: supervised steps before.
         settings: flags of a run that is not the library's, the model among them.
         key: a digest of all settings and the recipe's code. code: of the latter alone. beside: the recipe that it is
-            compared with on this task. declared: whether the recipe names this task. rival: whether it ran there only
-            for others to be compared with.
+            compared with on this task. declared: whether the recipe names this task, or has no other.
+            rival: whether it ran there only for others to be compared with.
         measure: of `before`, `final` and `curve`, greedy on unseen scenarios. n: how many of them. share: whether it is
             a share in [0, 1].
         sampled: what `before` and `final` are for sampled answers; None where success is no share.
