@@ -89,6 +89,6 @@ class SoftChoiceValues(ValuePart):
         later, form = following(host, rows), cast(SoftChoosing, host.action_form)
         allowed = rows.column(ALLOWED_THEN) if ALLOWED_THEN.name in rows.batch.annotations else None
         head = form.head(host.module.actor(later), host.module.actor, allowed, None)
-        value = cast(nn.Module, host.module.slow)(later).amin(1)
+        value: Tensor = cast(nn.Module, host.module.slow)(later).amin(1)
         logp = torch.log_softmax(head.logits, -1)
         return (logp.exp() * (value - self.temperature * logp)).sum(1)

@@ -199,12 +199,12 @@ class Chase(JointEnvironment):
         self.belief = self.belief + PERIOD * self.drift
         cover = self.onward @ self.cover @ self.onward.T + self.jolts
         gain = cover[..., :, 0] / (cover[..., 0, 0] + self._blur() ** 2)[..., None]
-        seen = self.observed.any(1)
+        measures = np.asarray(self.observed.any(1))
         error = measured - self.belief
         corrected = cover - gain[..., :, None] * cover[..., None, 0, :]
-        self.cover = np.where(seen[..., None, None], corrected, cover)
-        self.belief = np.where(seen[..., None], self.belief + gain[..., :1] * error, self.belief)
-        self.drift = np.where(seen[..., None], self.drift + gain[..., 1:] * error, self.drift)
+        self.cover = np.where(measures[..., None, None], corrected, cover)
+        self.belief = np.where(measures[..., None], self.belief + gain[..., :1] * error, self.belief)
+        self.drift = np.where(measures[..., None], self.drift + gain[..., 1:] * error, self.drift)
 
     def doubt(self) -> Floats:
         """The log-determinant of every belief's covariance over place and velocity in the plane, `[B, m]`."""
@@ -236,8 +236,8 @@ class Chase(JointEnvironment):
         return list(rows.reshape(*rows.shape[:2], -1).transpose(1, 0, 2))
 
     def state(self) -> NDArray[np.float32]:
-        told = self.doubt() / 10, self.observed.any(1)
-        targets = np.concatenate([self.target / REACH, np.stack(told, -1)], -1)
+        known = np.stack([self.doubt() / 10, self.observed.any(1)], -1)
+        targets = np.concatenate([self.target / REACH, known], -1)
         pursuers = np.concatenate([self.place / REACH, self.heading[..., None] / np.pi], -1)
         width = len(self.time)
         return np.concatenate([targets.reshape(width, -1), pursuers.reshape(width, -1)], 1).astype(np.float32)
@@ -246,10 +246,12 @@ class Chase(JointEnvironment):
 def polar(gap: Floats, heading: Floats) -> tuple[Floats, Floats]:
     """Lengths of vectors `[.., 2]`, and their angles from a heading in [-pi, pi)."""
     angle = np.arctan2(gap[..., 1], gap[..., 0]) - heading
-    return np.sqrt((gap**2).sum(-1)), (angle + np.pi) % (2 * np.pi) - np.pi
+    far: Floats = np.sqrt((gap**2).sum(-1))
+    return far, (angle + np.pi) % (2 * np.pi) - np.pi
 
 
 def _ring(draw: np.random.Generator, least: float, most: float, count: int) -> Floats:
     """Vectors `[count, 2]` of an even direction and length."""
     length, angle = draw.uniform(least, most, count), draw.uniform(-np.pi, np.pi, count)
-    return length[:, None] * np.stack([np.cos(angle), np.sin(angle)], -1)
+    vectors: Floats = length[:, None] * np.stack([np.cos(angle), np.sin(angle)], -1)
+    return vectors

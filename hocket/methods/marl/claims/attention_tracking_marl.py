@@ -50,7 +50,7 @@ def values_do_not_depend_on_the_order_of_targets() -> Finding:
             mixed, other = rows[:, rng.permutation(count)], rows.copy()
             other[:, 0, 0] += 1.0
             plain, permuted, changed = (
-                network(torch.from_numpy(one.reshape(6, -1))).numpy() for one in (rows, mixed, other)
+                network(torch.from_numpy(sight.reshape(6, -1))).numpy() for sight in (rows, mixed, other)
             )
             off = max(off, float(np.abs(plain - permuted).max() / np.abs(plain).max()))
             moved = min(moved, float(np.abs(plain - changed).max()))
@@ -72,10 +72,10 @@ def _policy(targets: int, seed: int) -> ControlPolicy:
 
 def _rows(targets: int, seed: int, count: int = 40) -> Batch:
     rng = Key.of(seed).derive("rows").numpy()
-    seen = rng.normal(size=(2, count, targets * ROW)).astype(np.float32)
+    sights = rng.normal(size=(2, count, targets * ROW)).astype(np.float32)
     columns: dict[str, NDArray[Any]] = {
-        "observed": seen[0],
-        "following": seen[1],
+        "observed": sights[0],
+        "following": sights[1],
         "action": rng.integers(0, len(ACTIONS), count),
         "logp": np.zeros(count, np.float32),
         "paid": rng.normal(size=count).astype(np.float32),
@@ -193,8 +193,8 @@ def beliefs_are_those_of_a_kalman_filter() -> Finding:
                 cover[copy, target] = move @ cover[copy, target] @ move.T + jolt
                 noise = course.noise[copy, time, 2, target] * BLUR / math.sqrt(max(many, 1))
                 apart = rng.normal(size=(many, 2))
-                for own in apart - apart.mean(0) if many else []:
-                    measured = course.target[copy, target] + noise + own
+                for error in apart - apart.mean(0) if many else []:
+                    measured = course.target[copy, target] + noise + error
                     spread = cover[copy, target][:2, :2] + BLUR**2 * np.eye(2)
                     gain = cover[copy, target][:, :2] @ np.linalg.inv(spread)
                     mean[copy, target] += gain @ (measured - mean[copy, target][:2])
@@ -228,9 +228,9 @@ def a_pursuer_sees_how_beliefs_lie_and_move() -> Finding:
                 ]
                 far, angle = lies[1]
                 turn = (lies[2][1] - lies[0][1] + math.pi) % (2 * math.pi) - math.pi
-                told = [far / 10, math.sin(angle), math.cos(angle), (lies[2][0] - lies[0][0]) / (2 * tick) / 3]
-                told.append(float(np.clip(turn / (2 * tick) / math.pi, -3, 3)))
-                off = max(off, float(np.abs(row[target, :5] - told).max()))
+                expected = [far / 10, math.sin(angle), math.cos(angle), (lies[2][0] - lies[0][0]) / (2 * tick) / 3]
+                expected.append(float(np.clip(turn / (2 * tick) / math.pi, -3, 3)))
+                off = max(off, float(np.abs(row[target, :5] - expected).max()))
                 true_far, true_angle = _lies(course.target[copy, target], place, heading)
                 sees = true_far <= 10 and abs((true_angle + math.pi) % (2 * math.pi) - math.pi) <= math.pi / 4
                 wrong += bool(row[target, 6]) != sees
@@ -289,8 +289,8 @@ def _learnt() -> RunContext:
 
 
 @functools.cache
-def _figures(settings: str, temperature: float = 1.0, episodes: int = 40) -> tuple[Array, Array]:
-    """Returns and shares of targets tracked of unseen episodes that the learnt team plays, `[episodes]` each."""
+def _figures(settings: str, temperature: float = 1.0, episodes: int = 40) -> Array:
+    """Shares of targets tracked in unseen episodes that the learnt team plays, `[episodes]`."""
     parts, name = _learnt(), f"track:targets{settings}"
     task = cast(JointTask, tasks.find(name))
     held = cast(ControlPolicy, parts.lead.policy)
@@ -305,8 +305,7 @@ def _figures(settings: str, temperature: float = 1.0, episodes: int = 40) -> tup
     decoding = Decoding(temperature=temperature)
     wanted = [Assignment(task.scenario("eval", number), samples=1, decoding=decoding) for number in range(episodes)]
     played = run_async(player.play(wanted, key=Key.of(0)))
-    found = np.array([[task.success(one), task.describe(one)["tracked"]] for one in played])
-    return found[:, 0], found[:, 1]
+    return np.array([task.describe(episode)["tracked"] for episode in played])
 
 
 def _interval(values: Array) -> tuple[float, float]:
@@ -322,8 +321,8 @@ def _interval(values: Array) -> tuple[float, float]:
     slow=True,
 )
 def with_the_mask_twenty_track_what_four_do() -> Finding:
-    four = _figures("")[1]
-    masked, plain = (_figures(f"?agents=20&targets=20&mask={mask}", episodes=20)[1] for mask in (4, 0))
+    four = _figures("")
+    masked, plain = (_figures(f"?agents=20&targets=20&mask={mask}", episodes=20) for mask in (4, 0))
     holds = masked.mean() > 0.9 * four.mean() and plain.mean() < 0.75 * masked.mean()
     apart = _interval(plain)[1] < min(_interval(masked)[0], _interval(four)[0])
     figures = {"four": four.mean(), "twenty_masked": masked.mean(), "twenty": plain.mean()}
@@ -339,7 +338,7 @@ def with_the_mask_twenty_track_what_four_do() -> Finding:
 def drawn_moves_spread_pursuers_that_begin_together() -> Finding:
     gains: dict[str, Array] = {}
     for name, settings in (("together", "?together=true"), ("apart", "")):
-        drawn, likeliest = (_figures(settings, temperature, 200)[1] for temperature in (1.0, 0.0))
+        drawn, likeliest = (_figures(settings, temperature, 200) for temperature in (1.0, 0.0))
         gains[name] = drawn - likeliest
     held = _interval(gains["together"])[0] > 0 and _interval(gains["apart"])[0] <= 0
     means = {name: float(gain.mean()) for name, gain in gains.items()}
