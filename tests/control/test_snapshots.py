@@ -5,6 +5,7 @@ import pytest
 
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
+from hocket.methods.marl.attention_tracking_marl.tracking import Tracking
 from hocket.zoo.joint.bandits import BanditWorld
 from hocket.zoo.joint.evasion import Flee
 from hocket.zoo.joint.particles import SpeakerListener, Spread, Tag
@@ -24,6 +25,7 @@ WORLDS = [
     Corridor(),
     Partner(),
     BanditWorld(),
+    Tracking(),
     Solo(tasks.find("gym:Pendulum-v1")),
     Solo(tasks.find("gym:FrozenLake-v1")),
 ]
