@@ -62,7 +62,7 @@ def build_app(
         ),
         house.post("load_weights", bodies.LoadWeights, lambda body: _future(service.load(body))),
         house.post("create_sampling_session", bodies.CreateSamplingSession, service.open_sampler),
-        house.post("asample", bodies.Sampling, service.sample),
+        house.post("asample", bodies.SampleBody, service.sample),
         house.post("cancel_future", bodies.FutureBody, lambda body: service.cancel(body.request_id)),
     ]
     reads: dict[str, Callable[[str], Mapping[str, Any]]] = {
@@ -96,7 +96,7 @@ class _House:
 
         async def answered(request: Request) -> Response:
             body = read_request(await self._body(request), kind)
-            return await self._told(lambda: handler(body))
+            return await self._as_json(lambda: handler(body))
 
         return Route(f"/api/v1/{path}", self.careful(answered), methods=["POST"])
 
@@ -104,11 +104,11 @@ class _House:
         """An address that is asked about the name in it."""
 
         async def answered(request: Request) -> Response:
-            return await self._told(lambda: handler(request.path_params.get("name", "")))
+            return await self._as_json(lambda: handler(request.path_params.get("name", "")))
 
         return self.careful(answered)
 
-    async def _told(self, work: Callable[[], Mapping[str, Any]]) -> Response:
+    async def _as_json(self, work: Callable[[], Mapping[str, Any]]) -> Response:
         """What comes of work in the service's loop, as JSON."""
 
         async def inside() -> Mapping[str, Any]:
@@ -118,7 +118,7 @@ class _House:
 
     async def train(self, request: Request) -> Response:
         body = await self._body(request)
-        return await self._told(lambda: _future(self._service.train(wire.read_pass(body))))
+        return await self._as_json(lambda: _future(self._service.train(wire.read_pass(body))))
 
     async def retrieve(self, request: Request) -> Response:
         from starlette.responses import Response

@@ -151,7 +151,7 @@ class ModelInput(Struct):
     chunks: list[InputChunk]
 
 
-class Sampling(Struct):
+class SampleBody(Struct):
     """Samples of one prompt; `seq_id` counts the requests of a sampler."""
 
     sampling_session_id: str

@@ -182,19 +182,19 @@ class TinkerService:
         """Begins to make a training model; the id of the request."""
         self._alive(body.session_id)
         self._check_base(body.base_model)
-        asked = body.lora_config or bodies.LoraConfig()
-        parts = {"attn": asked.train_attn, "mlp": asked.train_mlp}
+        shape = body.lora_config or bodies.LoraConfig()
+        parts = {"attn": shape.train_attn, "mlp": shape.train_mlp}
         targets = None if all(parts.values()) else tuple(f"*{part}*" for part, on in parts.items() if on)
         if targets == ():
             raise Refusal(422, "train_attn and train_mlp are both off: nothing would be trained", code="bad_lora")
-        if asked.rank > self._widest:
-            words = f"rank is {asked.rank}, and the layers are {self._widest} wide: ask for less"
+        if shape.rank > self._widest:
+            words = f"rank is {shape.rank}, and the layers are {self._widest} wide: ask for less"
             raise Refusal(422, words, code="bad_lora")
         model = f"{body.session_id}:train:{body.model_seq_id}"
-        lora = LoraSettings(rank=asked.rank, alpha=ALPHA, targets=targets)
+        lora = LoraSettings(rank=shape.rank, alpha=ALPHA, targets=targets)
 
         async def work() -> RequestAnswer:
-            self._add(model, lora, body.model_seq_id if asked.seed is None else asked.seed)
+            self._add(model, lora, body.model_seq_id if shape.seed is None else shape.seed)
             return RequestAnswer(document={"model_id": model, "type": "create_model"})
 
         return self._begin(f"{model}:create", work)
@@ -261,8 +261,8 @@ class TinkerService:
                 weight_decay=adam.weight_decay,
                 clip_norm=adam.grad_clip_norm or None,
             )
-            told = {name.replace("/", "_"): value for name, value in metrics.items() if math.isfinite(value)}
-            return RequestAnswer(document={"metrics": told})
+            finite = {name.replace("/", "_"): value for name, value in metrics.items() if math.isfinite(value)}
+            return RequestAnswer(document={"metrics": finite})
 
         return self._in_turn(tenant, body.seq_id, work)
 
@@ -315,18 +315,18 @@ class TinkerService:
         address = weights.name if weights.folder is not None else None
         return {"sampler_id": sampler, "base_model": self.name, "model_path": address}
 
-    def sample(self, body: bodies.Sampling) -> Mapping[str, Any]:
+    def sample(self, body: bodies.SampleBody) -> Mapping[str, Any]:
         """Begins to sample; the id of the request, and ids of its sequences."""
         sampler = body.sampling_session_id
         weights, prompt = self._sampler(sampler), wire.tokens_of(body.prompt)
         # One that the model cannot read would take with it the answers of others in its batch.
         check_tokens(prompt, self._words)
-        asked = {
+        unserved = {
             "topk_sample_logprobs": body.topk_sample_logprobs,
             "prompt_alt_tokens_k": body.prompt_alt_tokens_k,
             "target_prompt_logprobs": body.target_prompt_logprobs is not None,
         }
-        refused = next((name for name, wanted in asked.items() if wanted), None)
+        refused = next((name for name, wanted in unserved.items() if wanted), None)
         if refused is not None:
             raise Refusal(422, f"{refused} is not served here", code="bad_request")
         name = f"{sampler}:{next(self._numbers) if body.seq_id is None else body.seq_id}"
@@ -343,7 +343,7 @@ class TinkerService:
         sequences = [f"{name}:{sample}" for sample in range(body.num_samples)]
         return {"request_id": self._begin(name, work), "sample_sequence_ids": sequences}
 
-    async def _scored(self, weights: SamplerWeights, prompt: tuple[int, ...], body: bodies.Sampling) -> Any:
+    async def _scored(self, weights: SamplerWeights, prompt: tuple[int, ...], body: bodies.SampleBody) -> Any:
         """Log-probs of the prompt, and its likeliest tokens, where they are asked for."""
         top, last = body.topk_prompt_logprobs, body.prompt_logprobs_last_n
         if not (body.prompt_logprobs or top):
