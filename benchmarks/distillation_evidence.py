@@ -50,8 +50,18 @@ class Comparison:
         """The run of SmolLM2 on demonstrations of worked sums."""
         run = WORK / f"teacher-{self.given.lessons}"
         if not run.is_dir():
-            learning = {"lora.rank": 16, "update.lr": 5e-4, "curriculum.prompts": 2 * self.given.prompts}
-            place = {"threads": 1, "evaluation.every": 0, "evaluation.n": 1, "runs": str(WORK), "run": run.name}
+            learning: dict[str, Any] = {
+                "lora.rank": 16,
+                "update.lr": 5e-4,
+                "curriculum.prompts": 2 * self.given.prompts,
+            }
+            place: dict[str, Any] = {
+                "threads": 1,
+                "evaluation.every": 0,
+                "evaluation.n": 1,
+                "runs": str(WORK),
+                "run": run.name,
+            }
             hocket.train(TASK, recipe="sft", model="smollm2", steps=self.given.lessons, **learning, **place)
         return str(run)
 
