@@ -12,6 +12,7 @@ trajectory), K terms of a loss. Log-probabilities are natural logarithms (nats).
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
@@ -106,6 +107,14 @@ class Decoding:
     def __post_init__(self) -> None:
         if self.mask is not None and not isinstance(self.mask, ActionMask):
             raise ValueError(f"mask must be an action mask such as {{type: hocket.rollout.NAME}}, not {self.mask!r}")
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(f"temperature must be at least 0 and finite, not {self.temperature}")
+        if not (0 < self.top_p <= 1 and 0 <= self.min_p <= 1):
+            raise ValueError(f"top_p and min_p must be probabilities, not {self.top_p} and {self.min_p}")
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k must be at least 1, or None for all tokens, not {self.top_k}")
+        if "" in self.stop:
+            raise ValueError("a stop string is empty; leave it out")
 
     @property
     def greedy(self) -> bool:

@@ -443,10 +443,6 @@ class Config:
                 _check_sizes(recipe)
         if self.decoding.max_tokens < 1:
             raise ValueError(f"decoding.max_tokens must be at least 1, not {self.decoding.max_tokens}")
-        if not 0 <= self.decoding.temperature < math.inf:
-            raise ValueError(f"decoding.temperature must be above 0 and finite, not {self.decoding.temperature}")
-        if not (0 < self.decoding.top_p <= 1 and 0 <= self.decoding.min_p <= 1):
-            raise ValueError("decoding.top_p and decoding.min_p must be probabilities")
         if self.decoding.truncates:
             raise ValueError(
                 "learning needs the log-probs of what was sampled from: drop decoding.top_k, top_p, min_p and banned"

@@ -2,7 +2,8 @@
 
 `sample`, `forward_backward`, `step` and `save` are what `hocket train` does in every step, over the same engine, the
 same `Problem` (its gradient and its clip) and optimiser. So the log-probs of samples and of learning are the same bits
-here too, and the weights after a step are those of `hocket train` from the same samples.
+here too, and the weights after a step are those of `hocket train` from the same samples. A recipe's update calls
+`Problem` itself, since it decides how many gradients there are and whether a step is kept, as in a trust region.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request, Sample
 from hocket.policies.lora import save_adapter
+from hocket.policies.shapes import text_config
+from hocket.train.oom_retry import MemoryRetry, RetryingProblem
 from hocket.train.token_losses import SequenceLoss, TokenLoss
 from hocket.train.tree import TreeEncoder, load_tree, safetensors_chunks, structure_bytes
 from hocket.types import Decoding, Evaluation, Quantity, Scenario, Terms, Trajectory, Turn
@@ -144,6 +147,7 @@ class TrainingEngine:
         self.optimiser = GradientStep().optimiser(policy)
         self._calls = 0
         self._gathered: Problem | None = None
+        self._retry = MemoryRetry([policy])
 
     @staticmethod
     def open(model: str = "nano", *, lora: LoraSettings | None = None, seed: int = 0) -> TrainingEngine:
@@ -185,7 +189,10 @@ class TrainingEngine:
 
         Raises:
             ContextFull: when a prompt leaves no room for an answer.
+            ConfigurationError: when an id of a prompt is no token.
         """
+        for prompt in prompts:
+            check_tokens(prompt, self._words)
         if key is None:
             self._calls += 1
             key = Key.of(0).derive("call", self._calls)
@@ -202,7 +209,8 @@ class TrainingEngine:
         """The loss and the log-probs of all targets, without a gradient."""
         problem = self._problem(examples, loss)
         batch = problem.batch
-        current = evaluate_detached(self.policy, batch, {Quantity.LOGP}, problem.live(batch))
+        live = problem.live(batch)
+        current = self._retry(lambda: evaluate_detached(self.policy, batch, {Quantity.LOGP}, live))
         with torch.no_grad():
             terms = problem.loss_terms(current, batch)
         total = float(sum(float(term.total()) for term in terms))
@@ -211,14 +219,20 @@ class TrainingEngine:
     def forward_backward(self, examples: Sequence[TokenExample], loss: TokenLoss | SequenceLoss) -> PassOutcome:
         """Adds the gradient of a loss to what earlier calls have gathered since the last `step`.
 
-        A loss of whole examples is computed once; a pass then goes over the examples in parts that fit into memory.
+        A loss of whole examples is computed once; a pass then goes over the examples in parts that fit into memory. A
+        call that fails adds nothing.
 
         Raises:
             ConfigurationError: when an example lacks a column, or a counted target is not the next token.
         """
         problem = self._problem(examples, loss)
         earlier = [(weight, weight.grad) for weight in self._weights()]
-        metrics = problem.gradient()
+        try:
+            metrics = problem.gradient()
+        except BaseException:
+            for weight, gathered in earlier:
+                weight.grad = gathered
+            raise
         for weight, gathered in earlier:
             if gathered is not None:
                 weight.grad = gathered if weight.grad is None else gathered + weight.grad
@@ -244,14 +258,21 @@ class TrainingEngine:
             `gradient/norm` before clipping, and `update/skipped`: 1 where it was not finite and nothing changed.
 
         Raises:
-            ConfigurationError: when no gradient was gathered.
+            ConfigurationError: when no gradient was gathered, or a setting is out of range.
         """
+        chosen = self.policy.default_lr if lr is None else lr
+        if not all(0 <= value < math.inf for value in (chosen, eps, weight_decay)) or not all(
+            0 <= b < 1 for b in betas
+        ):
+            raise ConfigurationError(
+                f"lr = {chosen}, eps = {eps} and weight_decay = {weight_decay} must be at least 0, and betas = {betas} "
+                "at least 0 and below 1"
+            )
         if self._gathered is None or all(weight.grad is None for weight in self._weights()):
             raise ConfigurationError("there is no gradient to step with; call forward_backward first")
         norm = self._gathered.clip(clip_norm)
         finite = math.isfinite(norm)
         if finite:
-            chosen = self.policy.default_lr if lr is None else lr
             self.optimiser.param_groups[0].update(lr=chosen, betas=betas, eps=eps, weight_decay=weight_decay)
             self.optimiser.step()
             self.policy.version += 1
@@ -302,6 +323,11 @@ class TrainingEngine:
         examples = [TokenExample(np.asarray(ids[:-1], np.int64), np.asarray(ids[1:], np.int64)) for ids in sequences]
         return self.forward(examples).logp
 
+    @property
+    def _words(self) -> int:
+        """Tokens that the model can read and write; a tokenizer may name fewer."""
+        return int(text_config(self.policy.model.config).vocab_size)
+
     def _weights(self) -> list[Tensor]:
         return [weight for group in self.optimiser.param_groups for weight in group["params"]]
 
@@ -314,7 +340,7 @@ class TrainingEngine:
             raise ConfigurationError("there are no examples to learn from")
         reads: tuple[str, ...] = getattr(loss, "reads", ())
         for example in examples:
-            _check(example, reads, len(self.policy.tokenizer), self.policy.context_length)
+            _check(example, reads, self._words, self.policy.context_length)
         batch = pack([_trajectory(example, self.policy.name, n) for n, example in enumerate(examples)])
         columns = {name: _joined([e.columns[name][e.prompt - 1 :] for e in examples]) for name in reads}
         counts = [len(example.tokens) - example.prompt + 1 for example in examples]
@@ -332,7 +358,7 @@ class TrainingEngine:
             return [Terms(total.reshape(1), torch.ones(1), Level.BATCH)]
 
         couples = cast(TokenLoss, loss).couples if reads else Level.BATCH
-        return Problem(
+        return RetryingProblem(
             batch=batch,
             policy=self.policy,
             optimiser=self.optimiser,
@@ -340,11 +366,19 @@ class TrainingEngine:
             needs=frozenset({Quantity.LOGP}),
             couples=couples,
             idle_without_advantage=False,
+            retry=self._retry,
         )
 
 
 Engine = TrainingEngine
 """The name under which `hocket` offers it."""
+
+
+def check_tokens(ids: Sequence[int], vocabulary: int) -> None:
+    """Raises `ConfigurationError` for an id that is none of the vocabulary's."""
+    stray = next((token for token in ids if not 0 <= token < vocabulary), None)
+    if stray is not None:
+        raise ConfigurationError(f"{stray} is no token: the vocabulary has {vocabulary:,}")
 
 
 def _check(example: TokenExample, reads: Sequence[str], vocabulary: int, context: int | None) -> None:
@@ -360,9 +394,8 @@ def _check(example: TokenExample, reads: Sequence[str], vocabulary: int, context
             f"target {int(example.targets[place])} at position {place} counts, but the next token that is read is "
             f"{int(example.tokens[place + 1])}; targets are the tokens moved by one"
         )
-    largest = int(max(example.tokens.max(), example.targets.max()))
-    if min(example.tokens.min(), example.targets.min()) < 0 or largest >= vocabulary:
-        raise ConfigurationError(f"an example holds token {largest}, and the vocabulary has {vocabulary} tokens")
+    for ids in (example.tokens, example.targets):
+        check_tokens((int(ids.min()), int(ids.max())), vocabulary)
     if context is not None and len(example.tokens) > context:
         raise ConfigurationError(f"an example has {len(example.tokens)} tokens, and the context {context}")
 

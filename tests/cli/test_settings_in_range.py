@@ -27,8 +27,8 @@ REFUSED = {
     "no number": (["--update.lr", "nan"], "update.lr = nan: give a number"),
     "uphill": (["--update.clip_norm", "-1"], "update.clip_norm must be above 0, not -1"),
     "weights that grow": (["--update.weight_decay", "-0.1"], "update.weight_decay must be at least 0, not -0.1"),
-    "hot": (["--decoding.temperature", "inf"], "decoding.temperature must be above 0 and finite, not inf"),
-    "no probability": (["--decoding.top_p", "2"], "decoding.top_p and decoding.min_p must be probabilities"),
+    "hot": (["--decoding.temperature", "inf"], "decoding: temperature must be at least 0 and finite, not inf"),
+    "no probability": (["--decoding.top_p", "2"], "decoding: top_p and min_p must be probabilities, not 2.0 and 0.0"),
 }
 
 

@@ -221,6 +221,7 @@ def test_a_client_that_goes_away_and_a_name_that_is_used_again_take_nothing_from
         ("ppo", {"logprobs": 0.0, "advantages": 1.0}, {"clip": 0.1}, "has no setting 'clip'"),
         ("ppo", {"logprobs": 0.0, "advantages": 1.0}, {"clip_low_threshold": 2.0}, "around 1"),
         ("cross_entropy", {"weights": np.inf}, None, "not finite"),
+        ("cross_entropy", {"target_tokens": 2.5}, None, "target_tokens are whole numbers"),
     ],
 )
 def test_what_cannot_be_learnt_is_said(
@@ -282,8 +283,10 @@ def test_a_request_that_is_sent_again_is_done_once(server: TinkerServer) -> None
 @pytest.mark.parametrize(
     ("path", "body", "status", "message"),
     [
-        ("create_model", {"session_id": "none"}, 422, "lacks the field"),
-        ("create_session", [], 400, "no JSON object"),
+        ("create_model", {"session_id": "none"}, 400, "missing required field `model_seq_id`"),
+        ("create_session", [], 400, "Expected `object`"),
+        ("optim_step", {"model_id": "m", "seq_id": 1, "adam_params": {"beta1": 2}}, 400, "adam_params.beta1: Expected"),
+        ("load_weights", {"session_id": "none", "path": "x", "optimizer": True}, 422, "send seq_id with model_id"),
         ("forward_backward", "x", 400, "no ForwardBackwardRequest"),
         ("retrieve_future", {"request_id": "none"}, 410, "no request"),
         ("optim_step", {"model_id": "none", "seq_id": 1, "adam_params": {}}, 404, "there is no model"),
@@ -292,6 +295,44 @@ def test_a_request_that_is_sent_again_is_done_once(server: TinkerServer) -> None
 def test_broken_requests(server: TinkerServer, path: str, body: Any, status: int, message: str) -> None:
     found, told = post(server, path, body)
     assert (found, message in told["detail"]) == (status, True), told
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"prompt": {"chunks": [{"tokens": [1, 10**9]}]}}, "1000000000 is no token: the vocabulary has 122"),
+        ({"prompt": {"chunks": [{"type": "image"}]}}, "inputs are text here, not 'image'"),
+        ({"num_samples": 0}, "num_samples: Expected `int` >= 1"),
+        ({"topk_prompt_logprobs": -1}, "topk_prompt_logprobs: Expected `int` >= 0"),
+        ({"sampling_params": {"stop": [-5]}}, "-5 is no token"),
+        ({"sampling_params": {"stop": ""}}, "sampling_params.stop: Expected"),
+        ({"sampling_params": {"temperature": -1}}, "sampling_params.temperature: Expected `float` >= 0.0"),
+    ],
+)
+def test_samples_that_cannot_be_are_refused_before_they_join_a_batch(
+    server: TinkerServer, fields: dict[str, Any], message: str
+) -> None:
+    session = post(server, "create_session", {})[1]["session_id"]
+    asked = {"session_id": session, "sampling_session_seq_id": 0, "base_model": "nano"}
+    sampler = post(server, "create_sampling_session", asked)[1]["sampling_session_id"]
+    body = {"sampling_session_id": sampler, "prompt": {"chunks": [{"tokens": [1, 2]}]}, **fields}
+    status, told = post(server, "asample", body)
+    assert status in (400, 422)
+    assert message in told["detail"]
+
+
+def test_a_step_whose_gradient_is_infinite_changes_nothing_and_is_told(client: Any, ids: list[int]) -> None:
+    training = trainer(client)
+    data = [datum(ids, logprobs=-1e30, advantages=1.0)]
+    training.forward_backward(data, "importance_sampling").result()
+    before = training.forward([datum(ids)], "cross_entropy").result().metrics
+    assert training.optim_step(types.AdamParams()).result().metrics == {"update_skipped": 1.0}
+    assert training.forward([datum(ids)], "cross_entropy").result().metrics == before
+
+
+def test_an_adapter_is_no_wider_than_its_layers(client: Any) -> None:
+    with pytest.raises(tinker.APIStatusError, match="the layers are 128 wide: ask for less"):
+        client.create_lora_training_client(base_model="nano", rank=10**5).result()
 
 
 def test_others_need_a_key(tmp_path: Path, server: TinkerServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from hocket.nano import BASE
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(1200),
     pytest.mark.skipif(find_spec("tinker_cookbook") is None, reason="needs the package tinker-cookbook"),
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -214,6 +215,39 @@ def test_a_loss_of_ones_own_has_the_same_gradient(engine: TrainingEngine, answer
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
+def test_a_call_that_fails_adds_nothing(engine: TrainingEngine, answers: list[TokenExample]) -> None:
+    def broken(logp: Sequence[torch.Tensor]) -> torch.Tensor:
+        raise ZeroDivisionError
+
+    engine.forward_backward(answers, CrossEntropy())
+    gathered = gradients(engine)
+    with pytest.raises(ZeroDivisionError):
+        engine.forward_backward(answers, broken)
+    assert all(torch.equal(one, other) for one, other in zip(gradients(engine), gathered, strict=True))
+    assert engine.step(0.0)["gradient/norm"] > 0
+
+
+def test_memory_that_runs_out_halves_the_passes(
+    engine: TrainingEngine, answers: list[TokenExample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = engine.forward_backward(answers, CrossEntropy()).loss
+    whole, evaluate, tried = gradients(engine), engine.policy.evaluate, []
+    engine.optimiser.zero_grad(set_to_none=True)
+
+    def short(*given: Any, **settings: Any) -> Any:
+        tried.append(engine.policy.token_budget)
+        if len(tried) == 1:
+            raise MemoryError
+        return evaluate(*given, **settings)
+
+    monkeypatch.setattr(engine.policy, "token_budget", 1024)
+    monkeypatch.setattr(engine.policy, "evaluate", short)
+    assert engine.forward_backward(answers, CrossEntropy()).loss == pytest.approx(expected, rel=1e-6)
+    assert tried[:2] == [1024, 512]
+    for one, other in zip(gradients(engine), whole, strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
 def test_what_was_saved_goes_on_to_equal_numbers(
     engine: TrainingEngine, answers: list[TokenExample], tmp_path: Path
 ) -> None:
@@ -291,7 +325,8 @@ def test_broken_examples_are_refused(make: Callable[[], TokenExample], message: 
     ("tokens", "targets", "weights", "message"),
     [
         (IDS, IDS + 2, 1.0, "targets are the tokens moved by one"),
-        (IDS + 10**6, IDS + 10**6 + 1, 1.0, "vocabulary has"),
+        (IDS + 10**6, IDS + 10**6 + 1, 1.0, "is no token: the vocabulary has"),
+        (IDS - 2, IDS - 1, 1.0, "-2 is no token"),
         (np.arange(2000) % 9, (np.arange(2000) + 1) % 9, 1.0, "context"),
         (IDS, IDS + 1, None, "reads the column 'weights'"),
     ],
@@ -302,6 +337,14 @@ def test_examples_that_cannot_be_learnt_are_refused(
     columns = {} if weights is None else {"weights": np.full(len(tokens), weights, np.float32)}
     with pytest.raises(ConfigurationError, match=message):
         engine.forward_backward([TokenExample(tokens, targets, columns)], CrossEntropy())
+
+
+def test_prompts_and_steps_that_cannot_be_are_refused(engine: TrainingEngine) -> None:
+    with pytest.raises(ConfigurationError, match="-1 is no token"):
+        engine.sample([(1, -1)])
+    for settings in ({"lr": -1.0}, {"lr": math.nan}, {"eps": math.inf}, {"betas": (0.9, 1.0)}):
+        with pytest.raises(ConfigurationError, match="must be at least 0"):
+            engine.step(**settings)
 
 
 def test_a_prompt_that_counts_is_refused(engine: TrainingEngine) -> None:

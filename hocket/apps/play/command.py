@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -69,8 +70,8 @@ def _talk(
 def _decoding(source: ModelSource, options: argparse.Namespace) -> Decoding:
     decoding = source.config.decoding
     if options.temperature is not None:
-        if options.temperature < 0:
-            raise ConfigurationError(f"--temperature {options.temperature}: must be at least 0")
+        if not 0 <= options.temperature < math.inf:
+            raise ConfigurationError(f"--temperature {options.temperature}: must be at least 0 and finite")
         decoding = replace(decoding, temperature=options.temperature)
     if options.max_tokens is not None:
         if options.max_tokens < 1:

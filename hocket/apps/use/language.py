@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -87,8 +88,8 @@ class TrainedModel(_SavedModel):
         usual = replace(self.subject.config.decoding, **self.actor.decoding)
         heat = (0.0 if n == 1 else usual.temperature) if temperature is None else temperature
         limit = usual.max_tokens if max_tokens is None else max_tokens
-        if heat < 0:
-            raise ConfigurationError(f"temperature = {heat}: must be at least 0")
+        if not 0 <= heat < math.inf:
+            raise ConfigurationError(f"temperature = {heat}: must be at least 0 and finite")
         if limit < 1:
             raise ConfigurationError(f"max_tokens = {limit}: must be at least 1")
         return replace(usual, temperature=heat, max_tokens=limit)

@@ -7,28 +7,29 @@ import hmac
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hocket.apps.serve.addresses import addressed, is_loopback
 from hocket.apps.serve.bounds import Bounds
 from hocket.apps.serve.event_loop import across
 from hocket.apps.serve.refusals import Refusal
-from hocket.apps.serve.tinker import wire
+from hocket.apps.serve.tinker import bodies, wire
 from hocket.apps.serve.tinker.service import Failed, RequestAnswer, TinkerService
+from hocket.apps.serve.wire import read_request
 from hocket.core.errors import HocketError
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.routing import Route
+
+Body = TypeVar("Body")
 
 _LOG = logging.getLogger("hocket.apps.serve")
 
 POLL_SECONDS = 20.0
 """How long a question for a result may wait; the client gives it 45."""
-
-Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Answers a request in JSON. Runs in the service's loop."""
 
 _CONFIG = {"parallel_fwdbwd_chunks": False, "proto_compress_fwdbwd": False, "use_pyqwest_transport": False}
 """Requests come in their order, plain, over the client's default transport."""
@@ -42,48 +43,39 @@ def build_app(
     from starlette.routing import Route
 
     house = _House(service, loop, bounds, [key.encode() for key in keys])
-    posts: dict[str, Handler] = {
-        "client/config": lambda fields: _CONFIG,
-        "client/dynamic_config": lambda fields: {"sample_cancel_enabled": True},
-        "telemetry": lambda fields: {"status": "accepted"},
-        "create_session": lambda fields: {"type": "create_session", "session_id": service.open_session()},
-        "session_heartbeat": lambda fields: service.heartbeat(fields["session_id"]),
-        "create_model": lambda fields: _future(_create(service, fields)),
-        "unload_model": lambda fields: _future(service.unload(fields["model_id"])),
-        "get_info": lambda fields: service.info(fields["model_id"]),
-        "weights_info": lambda fields: service.weights_info(fields["tinker_path"]),
-        "optim_step": lambda fields: _future(_step(service, fields)),
-        "save_weights": lambda fields: _future(_save(service, fields)),
-        "save_weights_for_sampler": lambda fields: _future(_save_for_sampler(service, fields)),
-        "load_weights": lambda fields: _future(_load(service, fields)),
-        "create_sampling_session": lambda fields: _open_sampler(service, fields),
-        "asample": lambda fields: _sample(service, fields),
-        "cancel_future": lambda fields: service.cancel(fields["request_id"]),
-    }
-    reads: dict[str, Handler] = {
-        "healthz": lambda fields: {"status": "ok"},
-        "get_server_capabilities": lambda fields: {
-            "supported_models": [
-                {
-                    "model_name": service.name,
-                    "max_context_length": service.context,
-                    "trainable": True,
-                    "sampleable": True,
-                }
-            ]
-        },
-        "samplers/{name}": lambda fields: service.sampler_info(fields["name"]),
-        "training_runs/{name}": lambda fields: service.training_run(fields["name"]),
-        "training_runs/{name}/checkpoints": lambda fields: {"checkpoints": service.checkpoints(fields["name"])},
+    posts = [
+        house.post("client/config", bodies.AnyBody, lambda body: _CONFIG),
+        house.post("client/dynamic_config", bodies.AnyBody, lambda body: {"sample_cancel_enabled": True}),
+        house.post("telemetry", bodies.AnyBody, lambda body: {"status": "accepted"}),
+        house.post("create_session", bodies.AnyBody, lambda body: service.open_session()),
+        house.post("session_heartbeat", bodies.SessionBody, lambda body: service.heartbeat(body.session_id)),
+        house.post("create_model", bodies.CreateModel, lambda body: _future(service.create(body))),
+        house.post("unload_model", bodies.ModelBody, lambda body: _future(service.unload(body.model_id))),
+        house.post("get_info", bodies.ModelBody, lambda body: service.info(body.model_id)),
+        house.post("weights_info", bodies.CheckpointBody, lambda body: service.weights_info(body.tinker_path)),
+        house.post("optim_step", bodies.OptimStep, lambda body: _future(service.step(body))),
+        house.post("save_weights", bodies.SaveWeights, lambda body: _future(service.save(body))),
+        house.post(
+            "save_weights_for_sampler",
+            bodies.SaveWeightsForSampler,
+            lambda body: _future(service.save_for_sampler(body)),
+        ),
+        house.post("load_weights", bodies.LoadWeights, lambda body: _future(service.load(body))),
+        house.post("create_sampling_session", bodies.CreateSamplingSession, service.open_sampler),
+        house.post("asample", bodies.SampleBody, service.sample),
+        house.post("cancel_future", bodies.FutureBody, lambda body: service.cancel(body.request_id)),
+    ]
+    reads: dict[str, Callable[[str], Mapping[str, Any]]] = {
+        "healthz": lambda name: {"status": "ok"},
+        "get_server_capabilities": lambda name: service.capabilities(),
+        "samplers/{name}": service.sampler_info,
+        "training_runs/{name}": service.training_run,
+        "training_runs/{name}/checkpoints": lambda name: {"checkpoints": service.checkpoints(name)},
     }
     routes = [
-        *(Route(f"/api/v1/{path}", house.plain(handler), methods=["POST"]) for path, handler in posts.items()),
-        *(Route(f"/api/v1/{path}", house.plain(handler), methods=["GET"]) for path, handler in reads.items()),
-        Route(
-            "/api/v1/sessions/{name}/finish",
-            house.plain(lambda fields: service.finish(fields["name"])),
-            methods=["POST"],
-        ),
+        *posts,
+        *(Route(f"/api/v1/{path}", house.named(handler), methods=["GET"]) for path, handler in reads.items()),
+        Route("/api/v1/sessions/{name}/finish", house.named(service.finish), methods=["POST"]),
         Route("/api/v1/forward_backward", house.careful(house.train), methods=["POST"]),
         Route("/api/v1/retrieve_future", house.careful(house.retrieve), methods=["POST"]),
     ]
@@ -98,33 +90,40 @@ class _House:
     ) -> None:
         self._service, self._loop, self._bounds, self._keys = service, loop, bounds, keys
 
-    def plain(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        """An address whose requests and answers are JSON."""
+    def post(self, path: str, kind: type[Body], handler: Callable[[Body], Mapping[str, Any]]) -> Route:
+        """An address whose requests are such bodies, and whose answers are JSON."""
+        from starlette.routing import Route
 
         async def answered(request: Request) -> Response:
-            fields = dict(request.path_params)
-            if request.method == "POST":
-                fields |= _document(await self._body(request))
+            body = read_request(await self._body(request), kind)
+            return await self._as_json(lambda: handler(body))
 
-            async def inside() -> Mapping[str, Any]:
-                return handler(fields)
+        return Route(f"/api/v1/{path}", self.careful(answered), methods=["POST"])
 
-            return _json(await across(self._loop, inside))
+    def named(self, handler: Callable[[str], Mapping[str, Any]]) -> Callable[[Request], Awaitable[Response]]:
+        """An address that is asked about the name in it."""
+
+        async def answered(request: Request) -> Response:
+            return await self._as_json(lambda: handler(request.path_params.get("name", "")))
 
         return self.careful(answered)
 
-    async def train(self, request: Request) -> Response:
-        body = await self._body(request)
+    async def _as_json(self, work: Callable[[], Mapping[str, Any]]) -> Response:
+        """What comes of work in the service's loop, as JSON."""
 
         async def inside() -> Mapping[str, Any]:
-            return _future(self._service.train(wire.read_pass(body)))
+            return work()
 
         return _json(await across(self._loop, inside))
+
+    async def train(self, request: Request) -> Response:
+        body = await self._body(request)
+        return await self._as_json(lambda: _future(self._service.train(wire.read_pass(body))))
 
     async def retrieve(self, request: Request) -> Response:
         from starlette.responses import Response
 
-        name = str(_document(await self._body(request)).get("request_id"))
+        name = read_request(await self._body(request), bodies.FutureBody).request_id
 
         async def inside() -> RequestAnswer | None:
             return await self._service.result(name, POLL_SECONDS)
@@ -148,9 +147,7 @@ class _House:
                 return await endpoint(request)
             except Refusal as refusal:
                 return _json({"detail": str(refusal)}, refusal.status)
-            except KeyError as error:
-                return _json({"detail": f"the request lacks the field {error.args[0]!r}"}, 422)
-            except (HocketError, ValueError, TypeError) as error:
+            except (HocketError, ValueError) as error:
                 return _json({"detail": str(error)}, 422)
             except Exception as error:
                 _LOG.exception("a request could not be answered")
@@ -177,79 +174,8 @@ class _House:
         return bytes(content)
 
 
-# ---------------------------------------------------------------- requests that have several fields
-
-
-def _create(service: TinkerService, fields: Mapping[str, Any]) -> str:
-    lora = fields.get("lora_config") or {}
-    if (fields.get("optimizer_config") or {}).get("type", "adamw") != "adamw":
-        raise Refusal(422, "the optimiser is AdamW here", code="bad_optimizer")
-    parts = {part: bool(lora.get(f"train_{part}", True)) for part in ("attn", "mlp")}
-    seed = lora.get("seed")
-    return service.create(
-        fields["session_id"], int(fields["model_seq_id"]), fields["base_model"], int(lora.get("rank", 32)), seed, parts
-    )
-
-
-def _step(service: TinkerService, fields: Mapping[str, Any]) -> str:
-    if "adam_params" not in fields:
-        raise Refusal(422, "the optimiser is AdamW here: send adam_params", code="bad_optimizer")
-    return service.step(fields["model_id"], int(fields["seq_id"]), fields["adam_params"])
-
-
-def _save(service: TinkerService, fields: Mapping[str, Any]) -> str:
-    name = fields.get("path") or f"step-{fields['seq_id']}"
-    return service.save(
-        fields["model_id"],
-        int(fields["seq_id"]),
-        name,
-        overwrite=bool(fields.get("overwrite")),
-        metadata=fields.get("user_metadata"),
-    )
-
-
-def _save_for_sampler(service: TinkerService, fields: Mapping[str, Any]) -> str:
-    return service.save_for_sampler(
-        fields["model_id"],
-        int(fields["seq_id"]),
-        fields.get("path"),
-        fields.get("sampling_session_seq_id"),
-        fields.get("user_metadata"),
-    )
-
-
-def _load(service: TinkerService, fields: Mapping[str, Any]) -> str:
-    optimiser = bool(fields["optimizer"])
-    if fields.get("session_id") is not None:
-        return service.create_from(
-            fields["session_id"], int(fields["model_seq_id"]), fields["path"], optimiser=optimiser
-        )
-    return service.load(fields["model_id"], int(fields["seq_id"]), fields["path"], optimiser=optimiser)
-
-
-def _open_sampler(service: TinkerService, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    number = int(fields["sampling_session_seq_id"])
-    sampler = service.open_sampler(fields["session_id"], number, fields.get("base_model"), fields.get("model_path"))
-    return {"type": "create_sampling_session", "sampling_session_id": sampler}
-
-
-def _sample(service: TinkerService, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    request, sequences = service.sample(fields)
-    return {"request_id": request, "sample_sequence_ids": sequences}
-
-
 def _future(request: str) -> Mapping[str, Any]:
     return {"request_id": request}
-
-
-def _document(body: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(body or b"{}")
-    except ValueError:
-        raise Refusal(400, "the body is no JSON", code="invalid_body") from None
-    if not isinstance(document, dict):
-        raise Refusal(400, "the body is no JSON object", code="invalid_body")
-    return document
 
 
 def _json(document: Mapping[str, Any], status: int = 200) -> Response:

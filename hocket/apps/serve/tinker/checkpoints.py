@@ -14,7 +14,7 @@ from hocket.policies.settings import LoraSettings
 
 Room = Literal["weights", "sampler_weights"]
 
-_PART = re.compile(r"[\w.:-]{1,128}\Z")
+_PART = re.compile(r"[\w:-][\w.:-]{0,127}\Z")
 _ABOUT = "about.json"
 
 
@@ -35,8 +35,9 @@ class CheckpointFolder:
         Raises:
             ConfigurationError: when the name cannot be one, or is taken.
         """
-        if not _PART.match(name) or set(name) == {"."}:
-            raise ConfigurationError(f"a checkpoint cannot be called {name!r}: letters, digits and ._:- are allowed")
+        if not _PART.match(name):
+            words = "at most 128 letters, digits and ._:-, the first no dot"
+            raise ConfigurationError(f"a checkpoint cannot be called {name[:200]!r}: {words}")
         folder = self.root / model.replace(":", "_") / room / name
         if folder.exists() and not overwrite:
             raise ConfigurationError(f"there is a checkpoint {name!r} already; save with another name, or overwrite it")
@@ -61,7 +62,7 @@ class CheckpointFolder:
         if not address.startswith("tinker://") or len(parts) != 3 or not all(map(_PART.match, parts)):
             raise ConfigurationError(f"{address!r} is no address of a checkpoint: tinker://MODEL/weights/NAME")
         folder = self.root / parts[0].replace(":", "_") / parts[1] / parts[2]
-        if ".." in parts or not (folder / _ABOUT).is_file():
+        if not (folder / _ABOUT).is_file():
             raise ConfigurationError(f"there is no checkpoint {address}")
         about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
         if about["base_model"] != self.base:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,7 +18,7 @@ import numpy as np
 from hocket.agents.workflows.chat import Chat
 from hocket.apps.serve.prompt_scores import score_prompts
 from hocket.apps.serve.refusals import Refusal
-from hocket.apps.serve.tinker import wire
+from hocket.apps.serve.tinker import bodies, wire
 from hocket.apps.serve.tinker.checkpoints import CheckpointFolder, Room
 from hocket.apps.serve.tinker.samplers import SamplerPool, SamplerWeights, adapted_policy
 from hocket.core.errors import HocketError
@@ -26,8 +27,9 @@ from hocket.engine.requests import Request
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.lora import save_adapter
 from hocket.policies.settings import LoraSettings
+from hocket.policies.shapes import text_config
 from hocket.policies.shared_base import SharedBaseCache
-from hocket.train.training_engine import TrainingEngine
+from hocket.train.training_engine import TrainingEngine, check_tokens
 from hocket.types import Decoding
 
 _LOG = logging.getLogger("hocket.apps.serve")
@@ -90,6 +92,8 @@ class TinkerService:
         self._plain = LoraSettings(rank=1, alpha=ALPHA)
         probe = adapted_policy(where, self._plain, self._key, self._base_cache, "base")
         self.context = probe.context_length
+        sizes = text_config(probe.model.config)
+        self._widest, self._words = int(sizes.hidden_size), int(sizes.vocab_size)
         self._stops = Chat(probe.tokenizer).stops
         self._stop_ids = frozenset({*self._stops, *probe.stop_ids})
         self._pool = SamplerPool(where, self._base_cache, self._stops)
@@ -103,12 +107,16 @@ class TinkerService:
 
     # ------------------------------------------------------------ sessions and what is known of them
 
-    def open_session(self) -> str:
+    def capabilities(self) -> Mapping[str, Any]:
+        about = {"model_name": self.name, "max_context_length": self.context, "trainable": True, "sampleable": True}
+        return {"supported_models": [about]}
+
+    def open_session(self) -> Mapping[str, Any]:
         self._sweep()
         names = (f"session-{self._key.derive('session', number).word:016x}" for number in self._numbers)
         session = next(name for name in names if not self._files.holds(name))
         self._sessions[session] = time.monotonic()
-        return session
+        return {"type": "create_session", "session_id": session}
 
     def heartbeat(self, session: str) -> Mapping[str, Any]:
         self._alive(session)
@@ -170,33 +178,53 @@ class TinkerService:
 
     # ------------------------------------------------------------ training
 
-    def create(
-        self, session: str, number: int, base: str, rank: int, seed: int | None, parts: Mapping[str, bool]
-    ) -> str:
+    def create(self, body: bodies.CreateModel) -> str:
         """Begins to make a training model; the id of the request."""
-        self._alive(session)
-        self._check_base(base)
-        model = f"{session}:train:{number}"
+        self._alive(body.session_id)
+        self._check_base(body.base_model)
+        shape = body.lora_config or bodies.LoraConfig()
+        parts = {"attn": shape.train_attn, "mlp": shape.train_mlp}
         targets = None if all(parts.values()) else tuple(f"*{part}*" for part, on in parts.items() if on)
         if targets == ():
             raise Refusal(422, "train_attn and train_mlp are both off: nothing would be trained", code="bad_lora")
-        lora = LoraSettings(rank=rank, alpha=ALPHA, targets=targets)
+        if shape.rank > self._widest:
+            words = f"rank is {shape.rank}, and the layers are {self._widest} wide: ask for less"
+            raise Refusal(422, words, code="bad_lora")
+        model = f"{body.session_id}:train:{body.model_seq_id}"
+        lora = LoraSettings(rank=shape.rank, alpha=ALPHA, targets=targets)
 
         async def work() -> RequestAnswer:
-            self._add(model, lora, number if seed is None else seed)
+            self._add(model, lora, body.model_seq_id if shape.seed is None else shape.seed)
             return RequestAnswer(document={"model_id": model, "type": "create_model"})
 
         return self._begin(f"{model}:create", work)
 
-    def create_from(self, session: str, number: int, address: str, *, optimiser: bool) -> str:
-        """Begins to make a training model from a checkpoint; the id of the request."""
-        self._alive(session)
-        model = f"{session}:train:{number}"
-        folder, lora = self._files.find(address)
+    def load(self, body: bodies.LoadWeights) -> str:
+        """Begins to read weights back, into a model or a new one; the id of the request."""
+        number = body.seq_id if body.session_id is None else body.model_seq_id
+        if number is None:
+            raise Refusal(422, "send seq_id with model_id, or model_seq_id with session_id", code="bad_request")
+        if body.session_id is not None:
+            return self._create_from(body, body.session_id, number)
+        tenant = self._tenant(body.model_id or "")
 
         async def work() -> RequestAnswer:
-            self._add(model, lora, number).engine.load(folder, optimiser=optimiser)
-            return RequestAnswer(document={"path": address, "model_id": model, "type": "load_weights"})
+            folder, lora = self._files.find(body.path)
+            if lora != tenant.lora:
+                raise Failed(f"{body.path} holds an adapter of another shape than {tenant.model}", "user")
+            tenant.engine.load(folder, optimiser=body.optimizer)
+            return _loaded(tenant.model, body.path)
+
+        return self._in_turn(tenant, number, work)
+
+    def _create_from(self, body: bodies.LoadWeights, session: str, number: int) -> str:
+        self._alive(session)
+        model = f"{session}:train:{number}"
+        folder, lora = self._files.find(body.path)
+
+        async def work() -> RequestAnswer:
+            self._add(model, lora, number).engine.load(folder, optimiser=body.optimizer)
+            return _loaded(model, body.path)
 
         return self._begin(f"{model}:create", work)
 
@@ -221,122 +249,109 @@ class TinkerService:
 
         return self._in_turn(tenant, request.number, work)
 
-    def step(self, model: str, number: int, adam: Mapping[str, float]) -> str:
-        """Begins a step of AdamW; the id of the request."""
-        tenant = self._tenant(model)
-        clip = adam.get("grad_clip_norm", 0.0)
+    def step(self, body: bodies.OptimStep) -> str:
+        """Begins a step of AdamW; the id of the request. A number that is not finite is left out of its metrics."""
+        tenant, adam = self._tenant(body.model_id), body.adam_params
 
         async def work() -> RequestAnswer:
             metrics = tenant.engine.step(
-                adam.get("learning_rate", 1e-4),
-                betas=(adam.get("beta1", 0.9), adam.get("beta2", 0.95)),
-                eps=adam.get("eps", 1e-12),
-                weight_decay=adam.get("weight_decay", 0.0),
-                clip_norm=clip if clip > 0 else None,
+                adam.learning_rate,
+                betas=(adam.beta1, adam.beta2),
+                eps=adam.eps,
+                weight_decay=adam.weight_decay,
+                clip_norm=adam.grad_clip_norm or None,
             )
-            return RequestAnswer(
-                document={"metrics": {name.replace("/", "_"): value for name, value in metrics.items()}}
-            )
+            finite = {name.replace("/", "_"): value for name, value in metrics.items() if math.isfinite(value)}
+            return RequestAnswer(document={"metrics": finite})
 
-        return self._in_turn(tenant, number, work)
+        return self._in_turn(tenant, body.seq_id, work)
 
-    def save(self, model: str, number: int, name: str, *, overwrite: bool, metadata: Mapping[str, Any] | None) -> str:
+    def save(self, body: bodies.SaveWeights) -> str:
         """Begins to write weights and the optimiser's state; the id of the request."""
-        tenant = self._tenant(model)
+        tenant, name = self._tenant(body.model_id), body.path or f"step-{body.seq_id}"
 
         async def work() -> RequestAnswer:
-            address = self._write(tenant, "weights", name, metadata, overwrite=overwrite)
+            address = self._write(tenant, "weights", name, body.user_metadata, overwrite=body.overwrite)
             return RequestAnswer(document={"path": address, "type": "save_weights"})
 
-        return self._in_turn(tenant, number, work)
+        return self._in_turn(tenant, body.seq_id, work)
 
-    def load(self, model: str, number: int, address: str, *, optimiser: bool) -> str:
-        """Begins to read weights back; the id of the request."""
-        tenant = self._tenant(model)
-
-        async def work() -> RequestAnswer:
-            folder, lora = self._files.find(address)
-            if lora != tenant.lora:
-                raise Failed(f"{address} holds an adapter of another shape than {model}", "user")
-            tenant.engine.load(folder, optimiser=optimiser)
-            return RequestAnswer(document={"path": address, "model_id": model, "type": "load_weights"})
-
-        return self._in_turn(tenant, number, work)
-
-    def save_for_sampler(
-        self, model: str, number: int, name: str | None, place: int | None, metadata: Mapping[str, Any] | None
-    ) -> str:
+    def save_for_sampler(self, body: bodies.SaveWeightsForSampler) -> str:
         """Begins to keep weights to sample from: under a name on disk, or in memory; the id of the request."""
-        tenant = self._tenant(model)
-        session = model.partition(":")[0]
+        tenant = self._tenant(body.model_id)
+        session, place = tenant.model.partition(":")[0], body.sampling_session_seq_id
 
         async def work() -> RequestAnswer:
-            if name is not None:
-                address = self._write(tenant, "sampler_weights", name, metadata)
+            if body.path is not None:
+                address = self._write(tenant, "sampler_weights", body.path, body.user_metadata)
                 return RequestAnswer(document={"path": address, "type": "save_weights_for_sampler"})
             tenant.saves += 1
-            weights = SamplerWeights.of(f"{model}:{tenant.saves}", tenant.lora, tenant.engine.policy)
-            sampler = f"{session}:sample:{place if place is not None else f'{model}-{tenant.saves}'}"
+            weights = SamplerWeights.of(f"{tenant.model}:{tenant.saves}", tenant.lora, tenant.engine.policy)
+            sampler = f"{session}:sample:{place if place is not None else f'{tenant.model}-{tenant.saves}'}"
             self._samplers[sampler] = tenant.snapshots[sampler] = weights
             while len(tenant.snapshots) > KEPT_SNAPSHOTS:
                 oldest = next(iter(tenant.snapshots))
                 del tenant.snapshots[oldest], self._samplers[oldest]
             return RequestAnswer(document={"sampling_session_id": sampler, "type": "save_weights_for_sampler"})
 
-        return self._in_turn(tenant, number, work)
+        return self._in_turn(tenant, body.seq_id, work)
 
     # ------------------------------------------------------------ sampling
 
-    def open_sampler(self, session: str, number: int, base: str | None, address: str | None) -> str:
+    def open_sampler(self, body: bodies.CreateSamplingSession) -> Mapping[str, Any]:
         """A sampler of the base, or of a checkpoint."""
-        self._alive(session)
-        sampler = f"{session}:sample:{number}"
-        if address is not None:
-            folder, lora = self._files.find(address)
-            self._samplers[sampler] = SamplerWeights(address, lora, folder=folder)
+        self._alive(body.session_id)
+        sampler = f"{body.session_id}:sample:{body.sampling_session_seq_id}"
+        if body.model_path is not None:
+            folder, lora = self._files.find(body.model_path)
+            self._samplers[sampler] = SamplerWeights(body.model_path, lora, folder=folder)
         else:
-            self._check_base(base or "")
+            self._check_base(body.base_model or "")
             self._samplers[sampler] = SamplerWeights("base", self._plain)
-        return sampler
+        return {"type": "create_sampling_session", "sampling_session_id": sampler}
 
     def sampler_info(self, sampler: str) -> Mapping[str, Any]:
         weights = self._sampler(sampler)
         address = weights.name if weights.folder is not None else None
         return {"sampler_id": sampler, "base_model": self.name, "model_path": address}
 
-    def sample(self, fields: Mapping[str, Any]) -> tuple[str, list[str]]:
+    def sample(self, body: bodies.SampleBody) -> Mapping[str, Any]:
         """Begins to sample; the id of the request, and ids of its sequences."""
-        sampler, number = str(fields.get("sampling_session_id") or ""), fields.get("seq_id")
-        weights = self._sampler(sampler)
-        prompt, count = wire.tokens_of(fields["prompt"]["chunks"]), int(fields.get("num_samples", 1))
-        refused = next((name for name in ("topk_sample_logprobs", "prompt_alt_tokens_k") if fields.get(name)), None)
-        if refused is not None or fields.get("target_prompt_logprobs") is not None:
-            raise Refusal(422, f"{refused or 'target_prompt_logprobs'} is not served here", code="bad_request")
-        settings = fields.get("sampling_params") or {}
-        place = next(self._numbers) if number is None else int(number)
-        name = f"{sampler}:{place}"
-        seed = settings.get("seed")
-        key = self._key.derive(name) if seed is None else self._key.derive("seed", int(seed))
-        decoding = self._decoding(settings, len(prompt))
+        sampler = body.sampling_session_id
+        weights, prompt = self._sampler(sampler), wire.tokens_of(body.prompt)
+        # One that the model cannot read would take with it the answers of others in its batch.
+        check_tokens(prompt, self._words)
+        unserved = {
+            "topk_sample_logprobs": body.topk_sample_logprobs,
+            "prompt_alt_tokens_k": body.prompt_alt_tokens_k,
+            "target_prompt_logprobs": body.target_prompt_logprobs is not None,
+        }
+        refused = next((name for name, wanted in unserved.items() if wanted), None)
+        if refused is not None:
+            raise Refusal(422, f"{refused} is not served here", code="bad_request")
+        name = f"{sampler}:{next(self._numbers) if body.seq_id is None else body.seq_id}"
+        seed = body.sampling_params.seed
+        key = self._key.derive(name) if seed is None else self._key.derive("seed", seed)
+        decoding = self._decoding(body.sampling_params)
 
         async def work() -> RequestAnswer:
-            requests = [Request(prompt, decoding, key.derive(sample)) for sample in range(count)]
+            requests = [Request(prompt, decoding, key.derive(sample)) for sample in range(body.num_samples)]
             samples = await self._pool.sample(weights, requests)
-            scored = await self._scored(weights, prompt, fields)
+            scored = await self._scored(weights, prompt, body)
             return RequestAnswer(proto=wire.written_samples(samples, *scored))
 
-        return self._begin(name, work), [f"{name}:{sample}" for sample in range(count)]
+        sequences = [f"{name}:{sample}" for sample in range(body.num_samples)]
+        return {"request_id": self._begin(name, work), "sample_sequence_ids": sequences}
 
-    async def _scored(self, weights: SamplerWeights, prompt: tuple[int, ...], fields: Mapping[str, Any]) -> Any:
+    async def _scored(self, weights: SamplerWeights, prompt: tuple[int, ...], body: bodies.SampleBody) -> Any:
         """Log-probs of the prompt, and its likeliest tokens, where they are asked for."""
-        top = int(fields.get("topk_prompt_logprobs") or 0)
-        if not (fields.get("prompt_logprobs") or top):
+        top, last = body.topk_prompt_logprobs, body.prompt_logprobs_last_n
+        if not (body.prompt_logprobs or top):
             return None, None
         async with self._pool.policy(weights) as slot:
             logp, best = _read(slot.policy, prompt, top)
-        last = fields.get("prompt_logprobs_last_n")
         if last is not None:
-            logp[: len(logp) - int(last)] = np.nan
+            logp[: max(0, len(logp) - last)] = np.nan
         return logp, best
 
     # ------------------------------------------------------------ futures
@@ -413,26 +428,24 @@ class TinkerService:
             ) from None
         return address
 
-    def _decoding(self, settings: Mapping[str, Any], length: int) -> Decoding:
-        most = settings.get("max_tokens")
-        top_k = int(settings.get("top_k", -1))
+    def _decoding(self, asked: bodies.SamplingParams) -> Decoding:
         return Decoding(
-            temperature=float(settings.get("temperature", 1.0)),
-            top_k=top_k if top_k > 0 else None,
-            top_p=float(settings.get("top_p", 1.0)),
-            max_tokens=self._most if most is None else int(most),
-            stop=self._stop_strings(settings.get("stop")),
+            temperature=asked.temperature,
+            top_k=asked.top_k if asked.top_k > 0 else None,
+            top_p=asked.top_p,
+            max_tokens=self._most if asked.max_tokens is None else asked.max_tokens,
+            stop=self._stop_strings(asked.stop),
         )
 
-    def _stop_strings(self, stop: Any) -> tuple[str, ...]:
+    def _stop_strings(self, stop: str | list[str | int] | None) -> tuple[str, ...]:
         """Stops as texts. The tokens that end a turn always end a sample."""
         if stop is None:
             return ()
         if stop == []:
             raise Refusal(422, "stop = [] switches the end of text off, which is not served here", code="bad_request")
-        stops = [stop] if isinstance(stop, str) else list(stop)
-        others = [item for item in stops if item not in self._stop_ids]
-        return tuple(item if isinstance(item, str) else self._tokenizer.decode([item]) for item in others)
+        stops = [stop] if isinstance(stop, str) else [item for item in stop if item not in self._stop_ids]
+        check_tokens([item for item in stops if isinstance(item, int)], self._words)
+        return tuple(item if isinstance(item, str) else self._tokenizer.decode([item]) for item in stops)
 
     def _check_base(self, base: str) -> None:
         if base not in (self.name, self.where):
@@ -475,6 +488,10 @@ async def _careful(work: Callable[[], Awaitable[RequestAnswer]]) -> RequestAnswe
     except Exception as error:
         _LOG.exception("a request of a client failed")
         raise Failed(f"{type(error).__name__}: {error}", "server") from None
+
+
+def _loaded(model: str, address: str) -> RequestAnswer:
+    return RequestAnswer(document={"path": address, "model_id": model, "type": "load_weights"})
 
 
 def _read(policy: CausalLM, prompt: tuple[int, ...], top: int) -> tuple[Any, Any]:

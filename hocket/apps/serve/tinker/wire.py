@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.apps.serve.refusals import Refusal
+from hocket.apps.serve.tinker.bodies import ModelInput
 from hocket.core.errors import ConfigurationError
 from hocket.engine.requests import Sample
 from hocket.train.token_losses import (
@@ -94,18 +95,16 @@ def loss_named(name: str, settings: Mapping[str, float | str]) -> TokenLoss:
     return loss
 
 
-def tokens_of(chunks: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+def tokens_of(asked: ModelInput) -> tuple[int, ...]:
     """The token ids of an input in JSON.
 
     Raises:
         Refusal: when a part of it is no text.
     """
-    ids: list[int] = []
-    for chunk in chunks:
-        if chunk.get("type", "encoded_text") != "encoded_text" or "tokens" not in chunk:
-            raise Refusal(422, f"inputs are text here, not {chunk.get('type')!r}", code="bad_input")
-        ids += [int(token) for token in chunk["tokens"]]
-    return tuple(ids)
+    other = next((chunk.type for chunk in asked.chunks if chunk.type != "encoded_text"), None)
+    if other is not None:
+        raise Refusal(422, f"inputs are text here, not {other!r}", code="bad_input")
+    return tuple(token for chunk in asked.chunks for token in chunk.tokens)
 
 
 def written_pass(outcome: PassOutcome) -> bytes:
@@ -171,6 +170,8 @@ def _example(datum: Any, schema: Any, reads: Sequence[str]) -> TokenExample:
     targets = read.pop("target_tokens", None)
     if targets is None:
         raise ConfigurationError("an example has no target_tokens")
+    if targets.dtype == np.float32:
+        raise Refusal(422, "target_tokens are whole numbers", code="bad_input")
     columns = {name: column.astype(np.float32) for name, column in read.items()}
     if "weights" in reads:
         columns.setdefault("weights", np.ones(len(targets), np.float32))
