@@ -47,9 +47,9 @@ class Pogema(ZooTeam):
                 f"task {self.name} needs the package pogema ({error}): pip install 'hocket[paths]' in an environment "
                 "of its own, for it pins gymnasium below what hocket[control] needs; or use mapf:lifelong or mapf:once"
             ) from None
-        given = {**self.settings, "on_target": ON_TARGET[self.module]}
+        settings = {**self.settings, "on_target": ON_TARGET[self.module]}
         try:
-            return _Seeded(parallel_env, GridConfig, given)
+            return _Seeded(parallel_env, GridConfig, settings)
         except (ValueError, OverflowError) as error:
             raise ConfigurationError(f"task {self.name}: {' '.join(str(error).split())}") from None
 

@@ -69,8 +69,8 @@ class Workbench:
         if self.lines == self.bug.lines:
             return [(self.bug.call, self.bug.found, self.bug.wanted)]
         tests = self.bug.original.tests if shown else self.bug.original.all_tests
-        found = gives(self.lines, tuple(call for call, _ in tests), self.sandbox)
-        return [(call, gave, wanted) for (call, wanted), gave in zip(tests, found, strict=True) if gave != wanted]
+        results = gives(self.lines, tuple(call for call, _ in tests), self.sandbox)
+        return [(call, gave, wanted) for (call, wanted), gave in zip(tests, results, strict=True) if gave != wanted]
 
     async def _list(self, arguments: Mapping[str, Any]) -> str:
         return self.file
@@ -87,8 +87,8 @@ class Workbench:
         if not wrong:
             return "all tests pass"
         call, gave, wanted = wrong[0]
-        told = f"raises {gave[1:]}" if gave.startswith("!") else f"gives {gave}"
-        return f"{call} {told}, not {wanted}"
+        behaviour = f"raises {gave[1:]}" if gave.startswith("!") else f"gives {gave}"
+        return f"{call} {behaviour}, not {wanted}"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from hocket.types import Decoding, Message, Scenario, Turn
 SYSTEM = "You advise somebody who acts. Say in a line how to go about it, not the answer."
 ADVISER = "adviser"
 
-ADVISES = InfoColumn("advises", "Of each turn whom it advised, an agent's name; None for those of whoever acts.")
+ADVISES = InfoColumn("advises", "For each turn the name of the agent that it advised; None where it advised none.")
 
 
 @dataclass(frozen=True)
