@@ -329,8 +329,8 @@ class Batch:
 
         Turns keep all their rows, so `taken` maps decisions to the rows of turns.
         """
-        kept, place = torch.unique(self.occurrences.decision[chosen], return_inverse=True)
-        return self._with_rows(kept, self._occurring(chosen, place))
+        decisions, place = torch.unique(self.occurrences.decision[chosen], return_inverse=True)
+        return self._with_rows(decisions, self._occurring(chosen, place))
 
     def deal(self, parts: Sequence[Tensor]) -> Iterator[Batch]:
         """`take` of each of the parts, with one copy for all of them if every decision occurs once."""

@@ -65,10 +65,10 @@ def _scores(trajectories: Sequence[Trajectory]) -> bool:
 
 
 def _states(trajectories: Sequence[Trajectory]) -> bool:
-    seen: dict[tuple[str, str], int] = {}
+    visits: dict[tuple[str, str], int] = {}
     for trajectory in trajectories:
         for turn in trajectory.turns:
-            if turn.state is not None and seen.setdefault((trajectory.scenario.id, turn.state), id(turn)) != id(turn):
+            if turn.state is not None and visits.setdefault((trajectory.scenario.id, turn.state), id(turn)) != id(turn):
                 return True
     return False
 

@@ -281,10 +281,10 @@ def _near_models(where: str) -> str:
 def _is_control_network(config: Path) -> bool:
     """Whether a configuration is that of a control policy."""
     try:
-        found = json.loads(config.read_bytes())
+        data = json.loads(config.read_bytes())
     except (OSError, ValueError, RecursionError):
         return False  # Whoever reads it says what is wrong.
-    return isinstance(found, dict) and "model_type" not in found and "hidden" in found
+    return isinstance(data, dict) and "model_type" not in data and "hidden" in data
 
 
 def _fetch(loader: Any, what: str, where: str, settings: dict[str, Any]) -> Any:

@@ -57,19 +57,19 @@ def rows_of(batch: Batch, decisions: Tensor) -> list[Row]:
     Raises:
         HocketError: when the first decision of a root turn has nothing before it.
     """
-    asked = np.zeros(batch.decisions, np.bool_)
-    asked[decisions.cpu().numpy()] = True
+    is_chosen = np.zeros(batch.decisions, np.bool_)
+    is_chosen[decisions.cpu().numpy()] = True
     parent = batch.parent.tolist()
     spans = _decisions_by_turn(batch)
     actions = _actions(batch)
-    wanted = [turn for turn in range(batch.turns) if asked[spans[turn]].any()]
+    wanted = [turn for turn in range(batch.turns) if is_chosen[spans[turn]].any()]
     claimed: set[int] = set()
     rows = []
     for leaf in _leaves(parent, wanted):
         chain = _chain(parent, leaf)
-        own = [turn for turn in chain if turn not in claimed]
-        claimed.update(own)
-        rows.append(_row(batch, chain, spans, actions, asked, frozenset(own)))
+        unclaimed = [turn for turn in chain if turn not in claimed]
+        claimed.update(unclaimed)
+        rows.append(_row(batch, chain, spans, actions, is_chosen, frozenset(unclaimed)))
     return rows
 
 

@@ -38,14 +38,14 @@ class FlatTree:
         Raises:
             ValueError: when the nodes stand in another order.
         """
-        own = np.array([node.own for node in nodes], np.int64)
-        start = np.cumsum(own) - own
-        ends = _ends(nodes, start, own)
+        counts = np.array([node.own for node in nodes], np.int64)
+        start = np.cumsum(counts) - counts
+        ends = _ends(nodes, start, counts)
         depth = np.concatenate([np.arange(len(node.path) - node.own, len(node.path)) for node in nodes])
         return FlatTree(
             nodes,
             start,
-            torch.from_numpy(np.repeat(ends, own)).to(device),
+            torch.from_numpy(np.repeat(ends, counts)).to(device),
             torch.from_numpy(depth).to(device),
             depth,
         )
