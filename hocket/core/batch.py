@@ -344,17 +344,17 @@ class Batch:
             yield permuted._with_rows(rows, permuted._occurring(rows, identity[: len(part)]))
             start = rows.stop
 
-    def _with_rows(self, kept: Tensor | slice, occurring: Mapping[str, Any]) -> Batch:
-        """A copy with only the decisions `kept` and their occurrences; the columns are views if it is a slice."""
-        columns = {name: column[kept] for name in _PER_DECISION if (column := getattr(self, name)) is not None}
+    def _with_rows(self, rows: Tensor | slice, occurring: Mapping[str, Any]) -> Batch:
+        """A copy with only the decisions `rows` and their occurrences; the columns are views if it is a slice."""
+        columns = {name: column[rows] for name in _PER_DECISION if (column := getattr(self, name)) is not None}
         origin = DecisionSelection(self, torch.arange(self.decisions)) if self.taken is None else self.taken
         return replace(
             self,
             **columns,
             **occurring,
-            logp={name: RecordedNumbers(*(half[kept] for half in recorded)) for name, recorded in self.logp.items()},
-            annotations={name: column[kept] for name, column in self.annotations.items()},
-            taken=DecisionSelection(origin.whole, origin.decision[kept]),
+            logp={name: RecordedNumbers(*(half[rows] for half in recorded)) for name, recorded in self.logp.items()},
+            annotations={name: column[rows] for name, column in self.annotations.items()},
+            taken=DecisionSelection(origin.whole, origin.decision[rows]),
         )
 
     def select(self, chosen: Tensor) -> Batch:

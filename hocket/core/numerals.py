@@ -169,8 +169,8 @@ def spelled(value: Any) -> str:
     return format(Decimal(repr(value)), "f")
 
 
-def _read(found: re.Match[str]) -> Numeral | None:
-    part = found.groupdict()
+def _read(match: re.Match[str]) -> Numeral | None:
+    part = match.groupdict()
     signs = [sign for sign in (part["sign"], part["inner"]) if sign]
     size = _size(part)
     if size is None or len(signs) > 1:
@@ -205,12 +205,12 @@ def _size(part: dict[str, str | None]) -> Number | None:
     return int(part["mixed"]) + size_ if 0 <= size_ < 1 else None
 
 
-def _among_words(text: str, found: re.Match[str]) -> str | None:
+def _among_words(text: str, match: re.Match[str]) -> str | None:
     """A number with the sign that it has in a text; empty for part of something else, None for part of a word."""
-    start, end = found.span()
+    start, end = match.span()
     left, right = text[max(0, start - _NEAR) : start], text[end : end + _NEAR]
-    sign, subtracted = found["sign"], False
-    dollars = found["money"] is not None and _COUNTRY.search(left) is not None
+    sign, subtracted = match["sign"], False
+    dollars = match["money"] is not None and _COUNTRY.search(left) is not None
     if _RAISES.search(left):
         return None
     if sign and _BEHIND_WORD.search(left):
@@ -222,8 +222,8 @@ def _among_words(text: str, found: re.Match[str]) -> str | None:
     before = _A_DATE.search(left) if subtracted else _PART_LEFT.search(left) or _SIGNED_AROUND.search(left)
     if before is None and sign:
         before = _SIGNED.search(left)
-    part = before or _PART_RIGHT.match(right) or (found["money"] and _IN_SHORT.match(right))
-    if part or end - start > LONGEST or _read(found) is None:
+    part = before or _PART_RIGHT.match(right) or (match["money"] and _IN_SHORT.match(right))
+    if part or end - start > LONGEST or _read(match) is None:
         return ""
-    apart = None if sign or subtracted or found["inner"] else _APART_SIGN.search(left) or _SPOKEN_SIGN.search(left)
+    apart = None if sign or subtracted or match["inner"] else _APART_SIGN.search(left) or _SPOKEN_SIGN.search(left)
     return f"{'-' if apart else ''}{text[start:end]}"

@@ -541,14 +541,14 @@ class ControlPolicy:
         save_file(tensors, folder / WEIGHTS)
         (folder / CONFIG).write_text(json.dumps(self._config(), indent=2) + "\n")
 
-    def _read_alike(self, found: Any, config: Mapping[str, Any]) -> bool:
+    def _read_alike(self, stored: Any, config: Mapping[str, Any]) -> bool:
         """Whether a saved network differs in the number of rows that it is shown alone, on which no weight depends."""
         slots = self.sight.slots
-        if slots is None or self.network.body not in ("sets", "equivariant") or not isinstance(found, dict):
+        if slots is None or self.network.body not in ("sets", "equivariant") or not isinstance(stored, dict):
             return False
-        shown = found.get("observations")
+        shown = stored.get("observations")
         fits = isinstance(shown, int) and not (shown - self.observations) % slots.size
-        return fits and {**found, "observations": self.observations} == config
+        return fits and {**stored, "observations": self.observations} == config
 
     def _check_sizes(self, tensors: Mapping[str, Tensor], folder: Path) -> None:
         """Refuses weights of other sizes than this network's.

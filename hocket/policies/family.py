@@ -75,8 +75,8 @@ class AdaptedLayers:
         copies: see `JoinedLinear`.
     """
 
-    def __init__(self, base: JoinedLinear, own: LowRank) -> None:
-        self._base, self._own = base, own
+    def __init__(self, base: JoinedLinear, adapters: LowRank) -> None:
+        self._base, self._own = base, adapters
         self.copies = base.copies
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -169,8 +169,8 @@ def _row(
     chain: list[int],
     spans: list[NDArray[np.int64]],
     actions: NDArray[np.int64],
-    asked: NDArray[np.bool_],
-    own: frozenset[int],
+    is_chosen: NDArray[np.bool_],
+    unclaimed: frozenset[int],
 ) -> Row:
     parts: list[NDArray[np.int64]] = []
     position: list[NDArray[np.int64]] = []
@@ -179,8 +179,8 @@ def _row(
     for turn in chain:
         span, observed = spans[turn], _observed(batch, turn)
         length += len(observed)
-        if turn in own:
-            chosen = np.flatnonzero(asked[span])
+        if turn in unclaimed:
+            chosen = np.flatnonzero(is_chosen[span])
             position.append(length - 1 + chosen)
             target.append(span[chosen])
         parts += [observed, actions[span]]

@@ -122,12 +122,12 @@ def literal(value: Any) -> str:
     return repr(value) if value is None or isinstance(value, (str, bool, int, float)) else repr(str(value))
 
 
-def _read(given: str) -> str:
-    if "{" in given:
-        return given
+def _read(source: str) -> str:
+    if "{" in source:
+        return source
     try:
-        return Path(given).expanduser().read_text()
+        return Path(source).expanduser().read_text()
     except OSError as error:
         raise ConfigurationError(
-            f"chat_template = {given!r}: there is no such file, and it is not a template"
+            f"chat_template = {source!r}: there is no such file, and it is not a template"
         ) from error

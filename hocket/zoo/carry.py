@@ -84,17 +84,17 @@ class Carries:
     def make(self, scenario: Scenario) -> Carry:
         return Carry(self)
 
-    def apart(self, one: int, other: int) -> int:
+    def apart(self, first: int, second: int) -> int:
         """Steps from room to room."""
-        (up, left), (down, right) = (divmod(room - 1, self.size) for room in (one, other))
+        (up, left), (down, right) = (divmod(room - 1, self.size) for room in (first, second))
         return abs(up - down) + abs(left - right)
 
-    def towards(self, here: int, there: int) -> int:
+    def towards(self, place: int, goal: int) -> int:
         """The next room on the way, along the longer side first; of equals along the row."""
-        (up, left), (down, right) = (divmod(room - 1, self.size) for room in (here, there))
+        (up, left), (down, right) = (divmod(room - 1, self.size) for room in (place, goal))
         if abs(down - up) > abs(right - left):
-            return here + (self.size if down > up else -self.size)
-        return here if here == there else here + (1 if right > left else -1)
+            return place + (self.size if down > up else -self.size)
+        return place if place == goal else place + (1 if right > left else -1)
 
 
 class Carry(Environment):

@@ -57,17 +57,17 @@ def beginning(house: House) -> Situation:
     return Situation(house.entry, None, frozenset(), house.start, ("",) * len(house.things), frozenset())
 
 
-def reached(house: House, now: Situation) -> bool:
+def reached(house: House, state: Situation) -> bool:
     """Whether the errand is done."""
     goal = house.goal
     mine = [number for number, kind in enumerate(house.kinds) if kind == goal.kind]
     if goal.errand == "look":
-        return now.carried in mine and now.at in now.lit
-    there = [number for number in mine if now.where[number] == goal.place]
+        return state.carried in mine and state.at in state.lit
+    there = [number for number in mine if state.where[number] == goal.place]
     if goal.errand == "two":
         return len(there) >= 2
     wanted = CONDITIONS.get(goal.errand)
-    return any(wanted is None or now.made[number] == wanted for number in there)
+    return any(wanted is None or state.made[number] == wanted for number in there)
 
 
 # ---------------------------------------------------------------- moves
@@ -84,53 +84,57 @@ class Move(NamedTuple):
 _POWERS = {"clean": "clean", "heat": "hot", "cool": "cold"}
 
 
-def moves(house: House, now: Situation) -> Iterator[Move]:
+def moves(house: House, state: Situation) -> Iterator[Move]:
     """Every legal move."""
     for number, place in enumerate(house.places):
-        if place.room == now.room and number != now.at:
-            yield Move(f"go to {place.name}", f"You go to the {place.name}.", now._replace(at=number))
+        if place.room == state.room and number != state.at:
+            yield Move(f"go to {place.name}", f"You go to the {place.name}.", state._replace(at=number))
     for number, name in enumerate(house.rooms):
-        if number != now.room:
-            yield Move(f"enter {name}", f"You enter the {name}.", now._replace(room=number, at=None))
-    if now.at is not None:
-        yield from _lids(house, now, now.at)
-        yield from _hands(house, now, now.at)
-        yield from _powers(house, now, now.at)
+        if number != state.room:
+            yield Move(f"enter {name}", f"You enter the {name}.", state._replace(room=number, at=None))
+    if state.at is not None:
+        yield from _lids(house, state, state.at)
+        yield from _hands(house, state, state.at)
+        yield from _powers(house, state, state.at)
 
 
-def accessible(house: House, now: Situation, place: int) -> bool:
+def accessible(house: House, state: Situation, place: int) -> bool:
     """Whether a place has no lid, or its lid is up."""
-    return not house.places[place].lid or place in now.open
+    return not house.places[place].lid or place in state.open
 
 
-def _lids(house: House, now: Situation, at: int) -> Iterator[Move]:
+def _lids(house: House, state: Situation, at: int) -> Iterator[Move]:
     name = house.places[at].name
-    if not accessible(house, now, at):
-        yield Move(f"open {name}", f"You open the {name}.", now._replace(open=now.open | {at}))
+    if not accessible(house, state, at):
+        yield Move(f"open {name}", f"You open the {name}.", state._replace(open=state.open | {at}))
     elif house.places[at].lid:
-        yield Move(f"close {name}", f"You close the {name}.", now._replace(open=now.open - {at}))
+        yield Move(f"close {name}", f"You close the {name}.", state._replace(open=state.open - {at}))
 
 
-def _hands(house: House, now: Situation, at: int) -> Iterator[Move]:
-    if not accessible(house, now, at):
+def _hands(house: House, state: Situation, at: int) -> Iterator[Move]:
+    if not accessible(house, state, at):
         return
-    carried = now.carried
+    carried = state.carried
     if carried is not None:
         name = house.things[carried]
-        yield Move(f"put {name}", f"You put the {name} there.", now._replace(where=_set(now.where, carried, at)))
+        yield Move(f"put {name}", f"You put the {name} there.", state._replace(where=_set(state.where, carried, at)))
         return
     for number, name in enumerate(house.things):
-        if now.where[number] == at:
-            yield Move(f"take {name}", f"You take the {name}.", now._replace(where=_set(now.where, number, CARRIED)))
+        if state.where[number] == at:
+            yield Move(
+                f"take {name}", f"You take the {name}.", state._replace(where=_set(state.where, number, CARRIED))
+            )
 
 
-def _powers(house: House, now: Situation, at: int) -> Iterator[Move]:
-    power, carried = house.places[at].power, now.carried
-    if power == "lamp" and at not in now.lit:
-        yield Move("light lamp", "You light the lamp.", now._replace(lit=now.lit | {at}))
+def _powers(house: House, state: Situation, at: int) -> Iterator[Move]:
+    power, carried = house.places[at].power, state.carried
+    if power == "lamp" and at not in state.lit:
+        yield Move("light lamp", "You light the lamp.", state._replace(lit=state.lit | {at}))
     if power in _POWERS and carried is not None:
         name, made = house.things[carried], _POWERS[power]
-        yield Move(f"{power} {name}", f"The {name} is {made} now.", now._replace(made=_set(now.made, carried, made)))
+        yield Move(
+            f"{power} {name}", f"The {name} is {made} now.", state._replace(made=_set(state.made, carried, made))
+        )
 
 
 def _set(row: tuple[Item, ...], place: int, value: Item) -> tuple[Item, ...]:
@@ -163,15 +167,15 @@ def plan(house: House, now: Situation | None = None) -> tuple[str, ...]:
     raise ValueError(f"the errand cannot be done: {house.text}")
 
 
-def _matters(house: House, now: Situation, move: Move) -> bool:
+def _matters(house: House, state: Situation, move: Move) -> bool:
     verb = move.words.partition(" ")[0]
-    goal, carried = house.goal, now.carried
+    goal, carried = house.goal, state.carried
     if verb == "take":
         changed = next(number for number, at in enumerate(move.then.where) if at == CARRIED)
         return house.kinds[changed] == goal.kind
     if verb == "put":
         assert carried is not None
-        return now.at == goal.place or house.kinds[carried] != goal.kind
+        return state.at == goal.place or house.kinds[carried] != goal.kind
     if verb in _POWERS:
         return verb == goal.errand
     if verb == "light":

@@ -163,8 +163,8 @@ class Browser:
         rest = b""
         with suppress(OSError, ValueError):
             while part := os.read(self._in.fileno(), 2**16):
-                *whole, rest = (rest + part).split(b"\0")
-                for message in map(json.loads, whole):
+                *messages, rest = (rest + part).split(b"\0")
+                for message in map(json.loads, messages):
                     waiting = self._waiting.pop(message.get("id"), None)
                     if waiting is not None:
                         waiting.set_result(message)

@@ -121,8 +121,8 @@ class LegalMoves(Environment):
         for agent in self.acting:
             earned[agent] -= self.rule.penalty
         if not self.acting:
-            kept, self._kept = self._kept, {}
-            for agent, reward in self._make(kept).items():
+            joint, self._kept = self._kept, {}
+            for agent, reward in self._make(joint).items():
                 earned[agent] += reward
         return earned
 

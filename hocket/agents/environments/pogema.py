@@ -57,9 +57,9 @@ class Pogema(ZooTeam):
 class _Seeded:
     """An environment made anew from every seed: upstream's own `reset` plays the instance that it was made with."""
 
-    def __init__(self, make: Any, form: Any, given: dict[str, Any]) -> None:
-        self._make, self._form, self._given = make, form, given
-        self._course = make(form(**given, seed=0))
+    def __init__(self, make: Any, form: Any, settings: dict[str, Any]) -> None:
+        self._make, self._form, self._given = make, form, settings
+        self._course = make(form(**settings, seed=0))
 
     def reset(self, seed: int) -> Any:
         self._course = self._make(self._form(**self._given, seed=seed))

@@ -259,19 +259,19 @@ def _of_an_object(schema: Mapping[str, Any]) -> dict[str, Any]:
     return dict(schema) if schema.get("properties") is not None else {**schema, "properties": {}}
 
 
-def answer_of(name: str, found: Any) -> str:
+def answer_of(name: str, result: Any) -> str:
     """The answer of a tool, a `CallToolResult`, as text; with its pictures, where there are any and it is no error."""
-    text = in_words(name, found)
+    text = in_words(name, result)
     pictures, rest = list[str](), list[Any]()
-    for part in found.content:
-        digest = None if part.type != "image" or found.is_error else _picture(name, part)
+    for part in result.content:
+        digest = None if part.type != "image" or result.is_error else _picture(name, part)
         if digest is None:
             rest.append(part)
         else:
             pictures.append(digest)
     if not pictures:
         return text
-    words = in_words(name, SimpleNamespace(content=rest, structured_content=found.structured_content, is_error=False))
+    words = in_words(name, SimpleNamespace(content=rest, structured_content=result.structured_content, is_error=False))
     return PicturedAnswer(text, "" if words == "(no output)" else words, pictures)
 
 

@@ -78,11 +78,11 @@ class Answers:
         finally:
             self.waiting.remove(tool.name)
 
-    async def _remembered(self, kept: ToolJournal, tool: Callable, arguments: Mapping[str, Any]) -> str:
+    async def _remembered(self, journal: ToolJournal, tool: Callable, arguments: Mapping[str, Any]) -> str:
         question = _digest(tool.name, arguments)
         entry = f"tool/{self._episode}/{question}/{self._asked[question]}"
         self._asked[question] += 1
-        known = kept.get(entry)
+        known = journal.get(entry)
         if not known:
             try:
                 answer = await asked(tool, arguments)
@@ -91,7 +91,7 @@ class Answers:
                     known |= {"words": answer.words, "pictures": list(answer.pictures)}
             except ToolFailed as failed:
                 known = {"failed": str(failed)}
-            kept.put(entry, known)
+            journal.put(entry, known)
         if "failed" in known:
             raise ToolFailed(known["failed"])
         text = str(known["said"])

@@ -114,8 +114,8 @@ class BenchTool:
         return await self.act(arguments)
 
 
-def _number(given: Any) -> int | None:
+def _number(value: Any) -> int | None:
     """A line's number, given as a number or as digits."""
-    if isinstance(given, str) and given.strip().isascii() and given.strip().isdigit() and len(given) < 9:
-        return int(given)
-    return given if isinstance(given, int) and not isinstance(given, bool) else None
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit() and len(value) < 9:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -427,7 +427,7 @@ class Chat:
         bare = before if thought is None else before[: thought.start()]
         return full[len(bare) :] if full.startswith(bare) else None
 
-    def _check_shown(self, answer: Message, history: Sequence[Message], tools: Tools | None, found: str) -> None:
+    def _check_shown(self, answer: Message, history: Sequence[Message], tools: Tools | None, text: str) -> None:
         """Checks that an answer contains every part that must be learnt."""
         for name in BESIDES:
             value = answer.get(name)
@@ -438,7 +438,7 @@ class Chat:
                     other = self._written(less, history, tools)
                 except ConfigurationError:
                     continue  # A message without other content may be refused.
-                if other == found:
+                if other == text:
                     raise ConfigurationError(
                         f"the chat template of {_name(self.tokenizer)} does not show the {name} of an assistant "
                         "message, so nothing would be learnt of them; leave them out, or use a template that does"

@@ -127,9 +127,9 @@ class _Alone(JointEnvironment):
         return f"environment: {type(error).__name__}: {error}"
 
     def _forget(self, slot: int) -> None:
-        found, self._open[slot] = self._open[slot], None
-        if found is not None:
+        environment, self._open[slot] = self._open[slot], None
+        if environment is not None:
             try:
-                found.close()
+                environment.close()
             except Exception:  # a broken environment may fail to close as well; it is forgotten either way
                 return

@@ -98,9 +98,9 @@ class CarryQuestion:
             plan={name: tuple(subtasks) for name, subtasks in plan.items()},
         )
 
-    def apart(self, one: int, other: int) -> int:
+    def apart(self, first: int, second: int) -> int:
         """Steps from room to room."""
-        (up, left), (down, right) = (divmod(room - 1, self.size) for room in (one, other))
+        (up, left), (down, right) = (divmod(room - 1, self.size) for room in (first, second))
         return abs(up - down) + abs(left - right)
 
     def room(self, subtask: str) -> int:

@@ -104,9 +104,9 @@ class Conventions(TextTask):
         return Lessons(taught, course.steps, play, prompts=16, schedule="cosine", searchers=others)
 
 
-def asked(sign: str, one: int, other: int) -> str:
+def asked(sign: str, first: int, second: int) -> str:
     """A question."""
-    return f"{sign} {one} {other}"
+    return f"{sign} {first} {second}"
 
 
 def means(sign: str, meaning: str) -> str:
@@ -158,7 +158,7 @@ def _sign(rng: np.random.Generator) -> str:
     return SIGNS[int(rng.integers(len(SIGNS)))]
 
 
-def _even(rng: np.random.Generator, one: int) -> str:
+def _even(rng: np.random.Generator, first: int) -> str:
     """A guess that is drawn: samples of a group differ."""
     return _any(rng)
 
@@ -237,9 +237,9 @@ def _merge(rng: np.random.Generator) -> Lesson:
     return _talk(talk)
 
 
-def _step(sign: str, truth: str, one: int, other: int) -> str:
+def _step(sign: str, truth: str, first: int, second: int) -> str:
     """A step of a plan: what was found out of a sign, not yet what it means."""
-    return f"{asked(sign, one, other)} is {MEANINGS[truth](one, other)}"
+    return f"{asked(sign, first, second)} is {MEANINGS[truth](first, second)}"
 
 
 def _leading(sign: str, meaning: str) -> str:

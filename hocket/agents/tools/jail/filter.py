@@ -71,8 +71,8 @@ class _Program(ctypes.Structure):
     _fields_ = (("len", ctypes.c_uint16), ("filter", ctypes.POINTER(_Step)))
 
 
-def steps(machine: int, own: int, writes: bool) -> list[Step]:
-    """The filter for one column of the tables, for a process whose number is `own`."""
+def steps(machine: int, process: int, writes: bool) -> list[Step]:
+    """The filter for one column of the tables, for the process of number `process`."""
     program: list[Step] = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, _ARCHITECTURES[machine]),
@@ -84,8 +84,8 @@ def steps(machine: int, own: int, writes: bool) -> list[Step]:
         if numbers[machine] >= 0:
             program += [(_EQUAL, 0, 1, numbers[machine]), (_RETURN, 0, 0, _ALLOW)]
     program += _only(FCNTL[machine], 1, FCNTL_COMMANDS)
-    program += _only(PRLIMIT[machine], 0, (0, own))
-    program += _only(TGKILL[machine], 0, (own,))
+    program += _only(PRLIMIT[machine], 0, (0, process))
+    program += _only(TGKILL[machine], 0, (process,))
     if not writes:
         program += _without(OPENAT[machine], 2, _WRITES)
     # A file that is no terminal says ENOTTY to every question about terminals.
