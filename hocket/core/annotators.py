@@ -35,9 +35,9 @@ def of_distributions(
 
     None for a policy that shows no distributions over discrete actions.
     """
-    found = torch.zeros(batch.decisions, dtype=torch.float64)
+    values = torch.zeros(batch.decisions, dtype=torch.float64)
     if not len(decisions):
-        return found
+        return values
     if not isinstance(policy, Distributing) or batch.action.is_floating_point():
         return None
     logp = policy.distributions(batch, decisions)
@@ -45,8 +45,8 @@ def of_distributions(
     step = max(1, BUDGET // width)
     for start in range(0, len(decisions), step):
         rows = torch.arange(start, min(start + step, len(decisions)))
-        found[decisions[rows]] = compute(logp(rows).double(), batch.action[decisions[rows]].long())
-    return found
+        values[decisions[rows]] = compute(logp(rows).double(), batch.action[decisions[rows]].long())
+    return values
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ def add_answers(path: Path, task: Task, trajectories: Sequence[Trajectory], each
     """
     label = getattr(task, "label", None)
     if label is None or len(each) != len(trajectories):
-        raise ConfigurationError(f"--answers: those to {task.name} cannot be told apart as texts; drop it")
+        raise ConfigurationError(f"--answers: those to {task.name} cannot be compared as texts; drop it")
     rows = [
         {
             "task": task.name,
@@ -50,7 +50,7 @@ def read_answers(path: Path) -> dict[tuple[str, str], Mapping[str, Any]]:
     Raises:
         ConfigurationError: when there is no such file, or a line is none of these.
     """
-    found: dict[tuple[str, str], Mapping[str, Any]] = {}
+    answers: dict[tuple[str, str], Mapping[str, Any]] = {}
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as problem:
@@ -60,10 +60,10 @@ def read_answers(path: Path) -> dict[tuple[str, str], Mapping[str, Any]]:
             continue
         try:
             row = json.loads(line)
-            found[str(row["task"]), str(row["id"])] = {"right": bool(row["right"]), "given": row["given"]}
+            answers[str(row["task"]), str(row["id"])] = {"right": bool(row["right"]), "given": row["given"]}
         except (ValueError, KeyError, TypeError) as problem:
             raise ConfigurationError(
                 f"{path}, line {number} is no answer with task, id, given and right; `hocket eval RUN --answers FILE` "
                 "writes such files"
             ) from problem
-    return found
+    return answers

@@ -329,8 +329,8 @@ class Batch:
 
         Turns keep all their rows, so `taken` maps decisions to the rows of turns.
         """
-        kept, place = torch.unique(self.occurrences.decision[chosen], return_inverse=True)
-        return self._with_rows(kept, self._occurring(chosen, place))
+        decisions, place = torch.unique(self.occurrences.decision[chosen], return_inverse=True)
+        return self._with_rows(decisions, self._occurring(chosen, place))
 
     def deal(self, parts: Sequence[Tensor]) -> Iterator[Batch]:
         """`take` of each of the parts, with one copy for all of them if every decision occurs once."""
@@ -344,17 +344,17 @@ class Batch:
             yield permuted._with_rows(rows, permuted._occurring(rows, identity[: len(part)]))
             start = rows.stop
 
-    def _with_rows(self, kept: Tensor | slice, occurring: Mapping[str, Any]) -> Batch:
-        """A copy with only the decisions `kept` and their occurrences; the columns are views if it is a slice."""
-        columns = {name: column[kept] for name in _PER_DECISION if (column := getattr(self, name)) is not None}
+    def _with_rows(self, rows: Tensor | slice, occurring: Mapping[str, Any]) -> Batch:
+        """A copy with only the decisions `rows` and their occurrences; the columns are views if it is a slice."""
+        columns = {name: column[rows] for name in _PER_DECISION if (column := getattr(self, name)) is not None}
         origin = DecisionSelection(self, torch.arange(self.decisions)) if self.taken is None else self.taken
         return replace(
             self,
             **columns,
             **occurring,
-            logp={name: RecordedNumbers(*(half[kept] for half in recorded)) for name, recorded in self.logp.items()},
-            annotations={name: column[kept] for name, column in self.annotations.items()},
-            taken=DecisionSelection(origin.whole, origin.decision[kept]),
+            logp={name: RecordedNumbers(*(half[rows] for half in recorded)) for name, recorded in self.logp.items()},
+            annotations={name: column[rows] for name, column in self.annotations.items()},
+            taken=DecisionSelection(origin.whole, origin.decision[rows]),
         )
 
     def select(self, chosen: Tensor) -> Batch:

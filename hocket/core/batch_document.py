@@ -96,9 +96,9 @@ def _check_turns(where: str, row: Row) -> None:
     turns = turn[-1] + 1 if turn else 0
     for name in PER_TURN:
         if row.get(name) is not None:
-            given = row[name]
-            _list(where, name, given, lambda value: isinstance(value, str | Mapping), "one entry per turn")
-            _length(where, name, given, turns, "turns")
+            column = row[name]
+            _list(where, name, column, lambda value: isinstance(value, str | Mapping), "one entry per turn")
+            _length(where, name, column, turns, "turns")
 
 
 def _check_parent(where: str, row: Row) -> None:

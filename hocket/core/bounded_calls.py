@@ -47,7 +47,7 @@ def bounded(function: Callable[..., Any], *arguments: Any, cpu: float = CPU) -> 
 
     Raises:
         OverTime: when it took more.
-        RuntimeError: when it raised, with what it said.
+        RuntimeError: when it raised, with its message.
     """
     return _BESIDE.call(pickle.dumps((function, arguments)), cpu)
 
@@ -73,12 +73,12 @@ class _Beside:
                 raise
             if answer is None:
                 self.end()
-        found = {"late": True} if answer is None else json.loads(answer)
-        if "late" in found:
+        reply = {"late": True} if answer is None else json.loads(answer)
+        if "late" in reply:
             raise OverTime(f"it took more than {cpu:g} s of processor time or {MEMORY >> 30} GiB of memory")
-        if "error" in found:
-            raise RuntimeError(found["error"])
-        return found["value"]
+        if "error" in reply:
+            raise RuntimeError(reply["error"])
+        return reply["value"]
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._process.poll() is None:
@@ -113,15 +113,15 @@ class _Beside:
 def _line(process: subprocess.Popen[bytes]) -> bytes | None:
     """What it says next; None when it ends or is silent for too long."""
     assert process.stdout is not None
-    until, found = time.monotonic() + _PATIENCE, b""
+    until, line = time.monotonic() + _PATIENCE, b""
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
-        while not found.endswith(b"\n"):
+        while not line.endswith(b"\n"):
             piece = os.read(process.stdout.fileno(), 1 << 16) if selector.select(until - time.monotonic()) else b""
             if not piece:
                 return None
-            found += piece
-    return found
+            line += piece
+    return line
 
 
 _BESIDE = _Beside()
@@ -144,15 +144,15 @@ def serve() -> None:
 
     What is called is imported here, so that a fork whose call did not end is replaced in no time.
     """
-    asked, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    calls, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1):  # what is called may print
         os.dup2(nowhere, number)
     answers.write(b"\n")
     answers.flush()
     fork: _Fork | None = None
-    while len(head := asked.read(_HEAD.size)) == _HEAD.size:
-        order = asked.read(_HEAD.unpack(head)[0])
+    while len(head := calls.read(_HEAD.size)) == _HEAD.size:
+        order = calls.read(_HEAD.unpack(head)[0])
         with suppress(Exception):  # the fork says what was wrong
             pickle.loads(order)
         fork = fork or _Fork()
@@ -181,13 +181,13 @@ class _Fork:
 
     def answer(self, order: bytes) -> bytes:
         """What it says to a call; nothing where it ended."""
-        found = b""
+        reply = b""
         with suppress(BrokenPipeError):
             while order:
                 order = order[os.write(self._orders, order) :]
-        while not found.endswith(b"\n") and (piece := os.read(self._answers, 1 << 16)):
-            found += piece
-        return found
+        while not reply.endswith(b"\n") and (piece := os.read(self._answers, 1 << 16)):
+            reply += piece
+        return reply
 
     def ended(self) -> None:
         os.close(self._orders)
@@ -203,11 +203,11 @@ def _make_calls(orders: BinaryIO, answers: BinaryIO) -> None:
             function, arguments = pickle.loads(order)
             _limit()
             signal.setitimer(signal.ITIMER_PROF, cpu)  # its signal ends the process, whatever that is doing
-            found = {"value": function(*arguments)}
+            result = {"value": function(*arguments)}
         except (Exception, SystemExit) as error:
-            found = {"error": f"{type(error).__name__}: {error}"[:1000]}
+            result = {"error": f"{type(error).__name__}: {error}"[:1000]}
         signal.setitimer(signal.ITIMER_PROF, 0)
-        answers.write(json.dumps(found).encode() + b"\n")
+        answers.write(json.dumps(result).encode() + b"\n")
         answers.flush()
 
 

@@ -78,14 +78,14 @@ class Blocks:
             return torch.zeros(0, dtype=kind)
         raw = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         if self.bits is None:
-            found = raw.view(kind)
+            numbers = raw.view(kind)
         else:
             blocks = -(-values // self.block)
             scale, steps = raw[: 4 * blocks].view(torch.float32), self._unpacked(raw[4 * blocks :])
-            found = (steps.reshape(blocks, self.block).to(kind) * scale.to(kind)[:, None]).reshape(-1)[:values]
-        if not bool(found.isfinite().all()):
+            numbers = (steps.reshape(blocks, self.block).to(kind) * scale.to(kind)[:, None]).reshape(-1)[:values]
+        if not bool(numbers.isfinite().all()):
             raise Unreadable("a value is no finite number")
-        return found
+        return numbers
 
     def _packed(self, steps: Tensor) -> Tensor:
         if self.bits == 8:

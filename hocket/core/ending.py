@@ -29,7 +29,7 @@ def asked_to_end(handle: Callable[[int], None], signals: Sequence[int] = ALL) ->
             _leave_terminal()
         handle(number)
 
-    taken = [one for one in signals if one != signal.SIGHUP or signal.getsignal(one) is not signal.SIG_IGN]
+    taken = [number for number in signals if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in taken}
     try:
         yield

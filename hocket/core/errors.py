@@ -1,4 +1,4 @@
-"""Errors a person can act on: each is one or two sentences that name the culprit and the mend."""
+"""Errors a person can act on: each is one or two sentences that name the culprit and the remedy."""
 
 from __future__ import annotations
 

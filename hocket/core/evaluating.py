@@ -24,16 +24,16 @@ def evaluate_detached(
 ) -> Evaluation:
     """`policy.evaluate` without gradient, chunk by chunk, assembled into one `Evaluation` of `[T]` tensors."""
     needs = frozenset(needs)
-    whole: dict[Quantity, Tensor] = {}
+    quantities: dict[Quantity, Tensor] = {}
     with torch.no_grad():
         for chunk in policy.chunks(batch, decisions):
             part = policy.evaluate(batch, needs, chunk, reference=reference)
             for quantity in needs | {Quantity.LOGP}:
-                found = part.get(quantity)
-                whole.setdefault(quantity, torch.zeros_like(found))[chunk] = found[chunk]
-    if not whole:
-        whole = {quantity: torch.zeros(batch.decisions) for quantity in needs | {Quantity.LOGP}}
-    return evaluation(whole)
+                values = part.get(quantity)
+                quantities.setdefault(quantity, torch.zeros_like(values))[chunk] = values[chunk]
+    if not quantities:
+        quantities = {quantity: torch.zeros(batch.decisions) for quantity in needs | {Quantity.LOGP}}
+    return evaluation(quantities)
 
 
 def evaluation(parts: dict[Quantity, Tensor]) -> Evaluation:

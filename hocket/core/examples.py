@@ -71,12 +71,12 @@ _RECIPES = {
 def held_by(scenario: Scenario) -> frozenset[Example]:
     """What a scenario's metadata hold, which may be several things; an answer is a demonstration too."""
     known = scenario.metadata
-    found = {name for name, value in known.items() if value is not None}
-    shown = "demonstration" in found
+    names = {name for name, value in known.items() if value is not None}
+    shown = "demonstration" in names
     held = {
-        Example.PAIR: {"chosen", "rejected"} <= found,
+        Example.PAIR: {"chosen", "rejected"} <= names,
         Example.RANKED: isinstance(known.get("responses"), list),
-        Example.STEPS: (shown or "steps" in found) and isinstance(known.get("labels"), list),
+        Example.STEPS: (shown or "steps" in names) and isinstance(known.get("labels"), list),
         Example.LABELLED: shown and isinstance(known.get("label"), bool),
         Example.DEMONSTRATION: shown or scenario.answer is not None,
     }
@@ -86,9 +86,9 @@ def held_by(scenario: Scenario) -> frozenset[Example]:
 def responses_of(scenario: Scenario) -> list[Any]:
     """The responses that stand in a scenario's metadata, each text or messages to append."""
     known = scenario.metadata
-    said = [known.get(name) for name in ("chosen", "rejected", "demonstration")]
+    responses = [known.get(name) for name in ("chosen", "rejected", "demonstration")]
     held = held_by(scenario)
     ranked = known["responses"] if Example.RANKED in held else None
     if Example.STEPS in held and known.get("steps") is not None:
-        said = ["\n".join(known["steps"])]
-    return [one for one in [*said, *(ranked or ())] if one is not None]
+        responses = ["\n".join(known["steps"])]
+    return [response for response in [*responses, *(ranked or ())] if response is not None]

@@ -46,11 +46,11 @@ def check_model_folder(folder: Path) -> None:
 def _read(file: Path) -> dict[str, Any]:
     """The object in a file; nothing where there is none that can be read, which whoever needs it says."""
     try:
-        found = json.loads(file.read_bytes())
+        data = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return data if isinstance(data, dict) else {}
 
 
 def _strings(value: Any) -> list[str]:
-    return sorted({str(one) for one in value.values()}) if isinstance(value, dict) else []
+    return sorted({str(item) for item in value.values()}) if isinstance(value, dict) else []

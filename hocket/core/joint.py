@@ -42,23 +42,23 @@ def parts_of(trajectories: Sequence[Trajectory], agents: Callable[[str], int]) -
 
 
 def _parts(trajectory: Trajectory) -> list[tuple[list[Turn], End]]:
-    found: list[tuple[list[Turn], End]] = []
+    parts: list[tuple[list[Turn], End]] = []
     open_turns: list[Turn] = []
     for turn in trajectory.turns:
         open_turns.append(turn)
         if turn.end is not None:
-            found.append((open_turns, turn.end))
+            parts.append((open_turns, turn.end))
             open_turns = []
-    if open_turns or not found:
-        found.append((open_turns, End(trajectory.terminated, trajectory.truncated, trajectory.final_state)))
-    return found
+    if open_turns or not parts:
+        parts.append((open_turns, End(trajectory.terminated, trajectory.truncated, trajectory.final_state)))
+    return parts
 
 
 def apart(batch: Batch) -> Batch:
     """The batch in which every agent's part of a joint trajectory is a trajectory of its own; itself without such.
 
-    Occurrences stay as they are and in their order, so what a credit says of them is said of the batch's own. What is
-    about a whole trajectory (its scores, its `info`) is said of each of its parts. Samples are comparable when they are
+    Occurrences stay as they are and in their order, so a credit for them is one for the batch's own. What is about a
+    whole trajectory (its scores, its `info`) is repeated for each of its parts. Samples are comparable when they are
     the same agent's of the same scenario: `scenario` numbers these pairs.
     """
     parts = batch.parts
@@ -93,10 +93,10 @@ def _seats(batch: Batch, parts: Parts) -> tuple[Tensor, tuple[str, ...]]:
     pairs = zip(batch.scenario[parts.trajectory].tolist(), parts.agent.tolist(), strict=True)
     number = [codes.setdefault(pair, len(codes)) for pair in pairs]
     scenarios, agents = batch.names["scenario"], batch.names["agent"]
-    names = tuple(f"{scenarios[one]} {agents[agent] if agent >= 0 else 'nobody'}" for one, agent in codes)
+    names = tuple(f"{scenarios[scenario]} {agents[agent] if agent >= 0 else 'nobody'}" for scenario, agent in codes)
     return torch.tensor(number, dtype=torch.long), names
 
 
 def together(batch: Batch, given: Occurrences) -> Occurrences:
-    """What a credit said of `apart(batch)`, of the batch's own trajectories."""
+    """Occurrences credited in `apart(batch)`, in the batch's own trajectories."""
     return given if batch.parts is None else replace(given, trajectory=batch.occurrences.trajectory)

@@ -55,9 +55,9 @@ def edit_distance(one: str, other: str) -> int:
     places = np.arange(len(codes) + 1)
     row = places.copy()
     for number, letter in enumerate(one, start=1):
-        kept = np.minimum(row[:-1] + (codes != ord(letter)), row[1:] + 1)
+        least = np.minimum(row[:-1] + (codes != ord(letter)), row[1:] + 1)
         # What is left, insertions from the left, is a running minimum of the distance minus the place.
-        row = np.minimum.accumulate(np.concatenate([[number], kept]) - places) + places
+        row = np.minimum.accumulate(np.concatenate([[number], least]) - places) + places
     return int(row[-1])
 
 

@@ -22,10 +22,10 @@ class Node(Generic[What]):
     @property
     def nodes(self) -> list[Self]:
         """From the root to this one, both included."""
-        found = [self]
-        while (above := found[-1].parent) is not None:
-            found.append(above)
-        return found[::-1]
+        path = [self]
+        while (above := path[-1].parent) is not None:
+            path.append(above)
+        return path[::-1]
 
     def add(self, turn: What) -> Self:
         """A new child."""

@@ -20,7 +20,7 @@ def say(sentence: str) -> None:
 
 @contextmanager
 def listening(listener: Callable[[str], None]) -> Iterator[None]:
-    """Has a listener given every sentence of this process that is said meanwhile."""
+    """Passes every notice of this process to `listener` until the block is left."""
     _LISTENERS.append(listener)
     try:
         yield

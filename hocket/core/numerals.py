@@ -126,14 +126,14 @@ def numeral(text: str) -> Numeral | None:
     for opening, closing in _AROUND:
         if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening + closing):
             text = text[len(opening) : -len(closing)].strip().removesuffix(".")
-    found = _NUMERAL.fullmatch(text)
-    return None if found is None else _read(found)
+    match = _NUMERAL.fullmatch(text)
+    return None if match is None else _read(match)
 
 
 def number(text: str) -> Number | None:
     """The value of the number that a whole text is; see `numeral`."""
-    found = numeral(text)
-    return None if found is None else found.value
+    parsed = numeral(text)
+    return None if parsed is None else parsed.value
 
 
 def last_number(text: str) -> str | None:
@@ -144,22 +144,22 @@ def last_number(text: str) -> str | None:
     minus behind a number subtracts and is no sign.
     """
     last: tuple[str, int] | None = None
-    for found in reversed(list(_NUMERAL.finditer(text))):
-        written = _among_words(text, found)
+    for match in reversed(list(_NUMERAL.finditer(text))):
+        written = _among_words(text, match)
         if written is None:
             continue
         if last is not None:
-            return None if _HEDGE.fullmatch(text[found.end() : last[1]]) else last[0]
+            return None if _HEDGE.fullmatch(text[match.end() : last[1]]) else last[0]
         if not written:
             return None
-        last = written, found.start()
+        last = written, match.start()
     return None if last is None else last[0]
 
 
 def listed(text: str) -> list[float]:
     """All numbers of a text in which commas, spaces and brackets part them, such as the corners of a box."""
-    found = (number(one) for one in _LISTED.findall(text))
-    return [float(value) for value in found if value is not None and -_LARGEST <= value <= _LARGEST]
+    numbers = (number(part) for part in _LISTED.findall(text))
+    return [float(value) for value in numbers if value is not None and -_LARGEST <= value <= _LARGEST]
 
 
 def spelled(value: Any) -> str:
@@ -169,8 +169,8 @@ def spelled(value: Any) -> str:
     return format(Decimal(repr(value)), "f")
 
 
-def _read(found: re.Match[str]) -> Numeral | None:
-    part = found.groupdict()
+def _read(match: re.Match[str]) -> Numeral | None:
+    part = match.groupdict()
     signs = [sign for sign in (part["sign"], part["inner"]) if sign]
     size = _size(part)
     if size is None or len(signs) > 1:
@@ -186,17 +186,17 @@ def _read(found: re.Match[str]) -> Numeral | None:
 def _size(part: dict[str, str | None]) -> Number | None:
     """The value without its sign; None for none, as over 0."""
     if (written := part["number"]) is not None:
-        whole, _, decimals = re.sub("[^0-9.]", "", written).partition(".")
+        digits, _, decimals = re.sub("[^0-9.]", "", written).partition(".")
         power = int((part["e"] or part["ten"] or (part["raised"] or "0").translate(_RAISED)).replace("−", "-"))
         power -= len(decimals)
-        size = int(whole + decimals)
+        size = int(digits + decimals)
         return size * 10**power if power >= 0 else Fraction(size, 10**-power)
     if part["odd"] is not None:
         return None
     over, under = part["over"] or part["above"], part["under"] or part["below"]
     if part["pair"]:
         over, under = part["pair"][0], part["pair"][1]
-    above, below = (int((one or "1").replace("−", "-")) for one in (over, under))
+    above, below = (int((term or "1").replace("−", "-")) for term in (over, under))
     if below == 0:
         return None
     size_ = _VULGAR[part["piece"]] if part["piece"] else Fraction(above, below)
@@ -205,12 +205,12 @@ def _size(part: dict[str, str | None]) -> Number | None:
     return int(part["mixed"]) + size_ if 0 <= size_ < 1 else None
 
 
-def _among_words(text: str, found: re.Match[str]) -> str | None:
+def _among_words(text: str, match: re.Match[str]) -> str | None:
     """A number with the sign that it has in a text; empty for part of something else, None for part of a word."""
-    start, end = found.span()
+    start, end = match.span()
     left, right = text[max(0, start - _NEAR) : start], text[end : end + _NEAR]
-    sign, subtracted = found["sign"], False
-    dollars = found["money"] is not None and _COUNTRY.search(left) is not None
+    sign, subtracted = match["sign"], False
+    dollars = match["money"] is not None and _COUNTRY.search(left) is not None
     if _RAISES.search(left):
         return None
     if sign and _BEHIND_WORD.search(left):
@@ -222,8 +222,8 @@ def _among_words(text: str, found: re.Match[str]) -> str | None:
     before = _A_DATE.search(left) if subtracted else _PART_LEFT.search(left) or _SIGNED_AROUND.search(left)
     if before is None and sign:
         before = _SIGNED.search(left)
-    part = before or _PART_RIGHT.match(right) or (found["money"] and _IN_SHORT.match(right))
-    if part or end - start > LONGEST or _read(found) is None:
+    part = before or _PART_RIGHT.match(right) or (match["money"] and _IN_SHORT.match(right))
+    if part or end - start > LONGEST or _read(match) is None:
         return ""
-    apart = None if sign or subtracted or found["inner"] else _APART_SIGN.search(left) or _SPOKEN_SIGN.search(left)
+    apart = None if sign or subtracted or match["inner"] else _APART_SIGN.search(left) or _SPOKEN_SIGN.search(left)
     return f"{'-' if apart else ''}{text[start:end]}"

@@ -18,7 +18,7 @@ class StepResult:
 
     Attributes:
         trajectories: learnt from. discarded: the others. batch: credited, None where there was nothing to learn from.
-        experience: as it was collected. messages: what a person should be told.
+        experience: as it was collected. messages: notices for a person.
     """
 
     metrics: dict[str, float]
@@ -63,10 +63,10 @@ def earned_by_role(trajectory: Trajectory, weights: Mapping[str, float]) -> dict
     joint = any(turn.end is not None for turn in trajectory.turns)
     for name, score in trajectory.scores.items():
         if joint and score.level is Level.DECISION and score.value is not None:
-            start, given = 0, cast(Sequence[float | None], score.value)
+            start, rewards = 0, cast(Sequence[float | None], score.value)
             for turn in trajectory.turns:
-                own = sum(float(value or 0.0) for value in given[start : start + len(turn)])
-                earned[turn.role or turn.agent] += weights.get(name, 1.0) * own
+                total = sum(float(value or 0.0) for value in rewards[start : start + len(turn)])
+                earned[turn.role or turn.agent] += weights.get(name, 1.0) * total
                 start += len(turn)
         if score.level is not Level.TURN or score.value is None:
             continue

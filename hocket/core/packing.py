@@ -33,12 +33,12 @@ class Codes:
 
 def unique_turns(trajectories: Sequence[Trajectory]) -> list[Turn]:
     """Every turn once, contexts before what extends them, in order of first use."""
-    found: dict[int, Turn] = {}
+    turns: dict[int, Turn] = {}
     for trajectory in trajectories:
         for turn in trajectory.turns:
             for link in turn.context():
-                found.setdefault(id(link), link)
-    return list(found.values())
+                turns.setdefault(id(link), link)
+    return list(turns.values())
 
 
 def pack(trajectories: Sequence[Trajectory]) -> Batch:
@@ -147,8 +147,8 @@ def _mixed(actions: Sequence[NDArray[Any]], shapes: Sequence[tuple[int, ...]]) -
 
 def _decisions(turns: Sequence[Turn], column: Callable[[Turn], Any], default: Any, dtype: torch.dtype) -> Tensor:
     """One `[T]` column, with a default for turns that do not record it."""
-    found = [(column(turn), len(turn)) for turn in turns]
-    parts = [np.full(length, default) if values is None else np.asarray(values) for values, length in found]
+    entries = [(column(turn), len(turn)) for turn in turns]
+    parts = [np.full(length, default) if values is None else np.asarray(values) for values, length in entries]
     return torch.from_numpy(np.concatenate(parts)).to(dtype) if parts else torch.zeros(0, dtype=dtype)
 
 
@@ -196,18 +196,18 @@ def _scores(
 def _score(
     name: str, level: Level, trajectories: Sequence[Trajectory], turns: Sequence[Turn], visits: list[list[int]]
 ) -> Tensor:
-    given = [trajectory.scores.get(name) for trajectory in trajectories]
+    scores = [trajectory.scores.get(name) for trajectory in trajectories]
     if level is Level.TRAJECTORY:
-        return torch.tensor([_number(None if score is None else score.value) for score in given], dtype=torch.float64)
+        return torch.tensor([_number(None if score is None else score.value) for score in scores], dtype=torch.float64)
     if level is Level.TURN:
         values = [torch.nan] * len(turns)
-        for score, path in zip(given, visits, strict=True):
+        for score, path in zip(scores, visits, strict=True):
             for turn, number in zip(path, _numbers(name, score, len(path), "turns"), strict=True):
                 # A shared turn keeps the first opinion about it.
                 values[turn] = number if math.isnan(values[turn]) else values[turn]
         return torch.tensor(values, dtype=torch.float64)
     lengths = [trajectory.length for trajectory in trajectories]
-    parts = [_numbers(name, score, length, "decisions") for score, length in zip(given, lengths, strict=True)]
+    parts = [_numbers(name, score, length, "decisions") for score, length in zip(scores, lengths, strict=True)]
     return torch.tensor([number for part in parts for number in part], dtype=torch.float64)
 
 

@@ -43,8 +43,8 @@ def _agents(trajectories: Sequence[Trajectory]) -> bool:
 
 
 def _in_turn(trajectories: Sequence[Trajectory]) -> bool:
-    def times(one: Trajectory) -> list[int]:
-        return [time for turn in one.turns if turn.time is not None for time in turn.time.tolist()]
+    def times(trajectory: Trajectory) -> list[int]:
+        return [time for turn in trajectory.turns if turn.time is not None for time in turn.time.tolist()]
 
     return any(
         len(trajectory.turns) > 1 and 0 < len(times(trajectory)) == len(set(times(trajectory)))
@@ -65,10 +65,10 @@ def _scores(trajectories: Sequence[Trajectory]) -> bool:
 
 
 def _states(trajectories: Sequence[Trajectory]) -> bool:
-    seen: dict[tuple[str, str], int] = {}
+    visits: dict[tuple[str, str], int] = {}
     for trajectory in trajectories:
         for turn in trajectory.turns:
-            if turn.state is not None and seen.setdefault((trajectory.scenario.id, turn.state), id(turn)) != id(turn):
+            if turn.state is not None and visits.setdefault((trajectory.scenario.id, turn.state), id(turn)) != id(turn):
                 return True
     return False
 

@@ -26,9 +26,9 @@ def token_texts(batch: Batch, reader: str) -> list[list[str]]:
     Raises:
         ConfigurationError: without the column, or when a trajectory has another number of decisions than texts.
     """
-    found = TOKEN_TEXTS.read(batch, reader)
+    rows = TOKEN_TEXTS.read(batch, reader)
     lengths = batch.lengths().tolist()
-    texts = [[""] * length if row is None else list(row) for row, length in zip(found, lengths, strict=True)]
+    texts = [[""] * length if row is None else list(row) for row, length in zip(rows, lengths, strict=True)]
     for number, (row, length) in enumerate(zip(texts, lengths, strict=True)):
         if len(row) != length:
             raise ConfigurationError(f"trajectory {number} has {length} decisions but {len(row)} texts")
@@ -76,8 +76,8 @@ def rewards_by_occurrence(batch: Batch) -> Tensor:
 
 def paid_at_decisions(batch: Batch, rewards: Tensor) -> Batch:
     """The batch whose combined reward is `rewards` `[E]` at its decisions, in place of all that stood at any level."""
-    kept = {name: score for name, score in batch.scores.items() if name not in REWARD.values()}
-    return batch.but(scores={**kept, REWARD[Level.DECISION]: LevelScores(Level.DECISION, rewards)})
+    others = {name: score for name, score in batch.scores.items() if name not in REWARD.values()}
+    return batch.but(scores={**others, REWARD[Level.DECISION]: LevelScores(Level.DECISION, rewards)})
 
 
 def standing(batch: Batch, name: str) -> Tensor:
@@ -93,15 +93,15 @@ def standing(batch: Batch, name: str) -> Tensor:
     occurrences = batch.occurrences
     if level is Level.DECISION:
         return values.double()
-    found = torch.full((len(occurrences),), torch.nan, dtype=torch.float64)
+    placed = torch.full((len(occurrences),), torch.nan, dtype=torch.float64)
     if level is Level.TURN:
         _, starts = turn_visits(batch)
         ends = torch.cat([starts[1:], torch.ones(min(1, len(starts)), dtype=torch.bool)])
-        found[ends] = values.double()[batch.turn[occurrences.decision[ends]]]
-        return found
+        placed[ends] = values.double()[batch.turn[occurrences.decision[ends]]]
+        return placed
     last = batch.last()
-    found[last[last >= 0]] = values.double()[last >= 0]
-    return found
+    placed[last[last >= 0]] = values.double()[last >= 0]
+    return placed
 
 
 def returns(batch: Batch) -> Tensor:

@@ -11,11 +11,11 @@ _DOWN = 2.0**-600
 
 def total(values: Iterable[float]) -> float:
     """The exactly rounded sum; NaN where infinities of both signs meet."""
-    found = list(values)
+    terms = list(values)
     try:
-        return math.fsum(found)
+        return math.fsum(terms)
     except OverflowError:
-        return math.fsum(value * _DOWN for value in found) / _DOWN
+        return math.fsum(value * _DOWN for value in terms) / _DOWN
     except ValueError:
         return math.nan
 
@@ -24,10 +24,10 @@ def mean(values: Sequence[float]) -> float:
     """Their mean, finite where they are; NaN of none."""
     if not values:
         return math.nan
-    whole = total(values)
-    if math.isinf(whole) and all(map(math.isfinite, values)):
+    summed = total(values)
+    if math.isinf(summed) and all(map(math.isfinite, values)):
         return math.fsum(value * _DOWN for value in values) / len(values) / _DOWN
-    return whole / len(values)
+    return summed / len(values)
 
 
 def deviation(values: Sequence[float], centre: float, freedom: float) -> float:

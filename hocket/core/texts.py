@@ -1,4 +1,4 @@
-"""What of a policy is text: prompts by role, libraries of experience and of skills, who reads whom, parts of a team.
+"""The texts of a policy: prompts by role, libraries of experience and of skills, edges between readers, team parts.
 
 Improved without any weight.
 """
@@ -79,7 +79,7 @@ class Texts:
         recall: which of them, by the question that is played; None shows all.
         skills: programs that every role may call, by name, where the workflow has `skills`; None leaves its own. Under
             the prompt stand their names, each with the first line of its program's docstring.
-        edges: who reads whom, where the workflow has `edges`; None leaves the workflow's own.
+        edges: pairs of a reader and the role it reads, where the workflow has `edges`; None leaves the workflow's own.
         blocks: how many of each part, where the workflow has `blocks`; None leaves the workflow's own.
     """
 
@@ -112,25 +112,25 @@ class Texts:
         return [line for line in difflib.ndiff(before, after) if line[0] in "+-"]
 
     def _lines(self) -> list[str]:
-        found = [f"{role}: {line}" for role in sorted(self.prompts) for line in self.prompts[role].splitlines()]
-        found += [f"lesson: {lesson}" for lesson in self.library]
+        lines = [f"{role}: {line}" for role in sorted(self.prompts) for line in self.prompts[role].splitlines()]
+        lines += [f"lesson: {lesson}" for lesson in self.library]
         if self.edges is not None and not self.edges:
-            found.append("edges: none")
-        found += [f"edge: {reader} reads {read}" for reader, read in sorted(self.edges or ())]
-        found += [f"{count} x {name}" for name, count in sorted((self.blocks or {}).items())]
+            lines.append("edges: none")
+        lines += [f"edge: {reader} reads {read}" for reader, read in sorted(self.edges or ())]
+        lines += [f"{count} x {name}" for name, count in sorted((self.blocks or {}).items())]
         if self.recall is not None:
-            found.append(f"recall: {self.recall.top} lessons, {self.recall.nearness:g} x nearness")
-            found += [f"worth {worth:+.3g} of: {entry}" for entry, worth in sorted(self.recall.worth.items())]
+            lines.append(f"recall: {self.recall.top} lessons, {self.recall.nearness:g} x nearness")
+            lines += [f"worth {worth:+.3g} of: {entry}" for entry, worth in sorted(self.recall.worth.items())]
         if self.recall is not None and self.recall.learnt:
             size = math.sqrt(sum(value * value for row in self.recall.learnt for value in row))
-            found.append(f"reranker of {len(self.recall.learnt)} buckets, of norm {size:.4g}")
+            lines.append(f"reranker of {len(self.recall.learnt)} buckets, of norm {size:.4g}")
         skills = self.skills or {}
-        return found + [f"skill {name}: {line}" for name in sorted(skills) for line in skills[name].splitlines()]
+        return lines + [f"skill {name}: {line}" for name in sorted(skills) for line in skills[name].splitlines()]
 
     def to_json(self) -> dict[str, Any]:
         """As `from_json` reads it."""
         edges = None if self.edges is None else [list(edge) for edge in sorted(self.edges)]
-        found: dict[str, Any] = {"prompts": dict(self.prompts), "library": list(self.library), "edges": edges}
+        members: dict[str, Any] = {"prompts": dict(self.prompts), "library": list(self.library), "edges": edges}
         more: dict[str, Any] = {} if self.blocks is None else {"blocks": dict(self.blocks)}
         if self.recall is not None:
             more["recall"] = {**asdict(self.recall), "worth": dict(self.recall.worth)}
@@ -138,7 +138,7 @@ class Texts:
                 more["recall"]["learnt"] = [list(row) for row in self.recall.learnt]
             else:
                 del more["recall"]["learnt"], more["recall"]["among"]
-        return {**found, **more} if self.skills is None else {**found, **more, "skills": dict(self.skills)}
+        return {**members, **more} if self.skills is None else {**members, **more, "skills": dict(self.skills)}
 
     @staticmethod
     def from_json(data: Any, where: str = "texts") -> Texts:
@@ -160,7 +160,7 @@ class Texts:
             raise ConfigurationError(f"{where}: library must be a list of texts")
         if edges is not None and not all(isinstance(edge, (list, tuple)) and len(edge) == 2 for edge in edges):
             raise ConfigurationError(f"{where}: edges must be pairs of roles, the one that reads and the one it reads")
-        pairs = None if edges is None else tuple(sorted((str(one), str(other)) for one, other in edges))
+        pairs = None if edges is None else tuple(sorted((str(reader), str(read)) for reader, read in edges))
         blocks = data.get("blocks")
         if blocks is not None and not (
             isinstance(blocks, Mapping) and all(type(count) is int for count in blocks.values())
@@ -172,8 +172,8 @@ class Texts:
         ):
             raise ConfigurationError(f"{where}: skills must be programs by name")
         counts = None if blocks is None else dict(blocks)
-        own = None if skills is None else dict(skills)
-        return Texts(dict(prompts), tuple(library), pairs, counts, _recall(data.get("recall"), where), own)
+        programs = None if skills is None else dict(skills)
+        return Texts(dict(prompts), tuple(library), pairs, counts, _recall(data.get("recall"), where), programs)
 
     @staticmethod
     def read(path: str) -> Texts:
@@ -203,8 +203,8 @@ def about(program: str) -> str:
         tree,
         *(node for node in tree.body if isinstance(node, ast.FunctionDef)),
     )
-    found = next((text for node in described if (text := ast.get_docstring(node))), "")
-    return found.partition("\n")[0].strip()
+    docstring = next((text for node in described if (text := ast.get_docstring(node))), "")
+    return docstring.partition("\n")[0].strip()
 
 
 def _recall(data: Any, where: str) -> Recall | None:
@@ -213,10 +213,10 @@ def _recall(data: Any, where: str) -> Recall | None:
     known: dict[str, Any] = {"top": int, "nearness": (int, float), "worth": Mapping, "among": int, "learnt": list}
     if not isinstance(data, Mapping) or type(data.get("top")) is not int:
         raise ConfigurationError(f"{where}: recall must be an object with top, how many lessons are shown")
-    wrong = next((name for name, one in data.items() if not isinstance(one, known.get(name, ()))), None)
+    wrong = next((name for name, value in data.items() if not isinstance(value, known.get(name, ()))), None)
     if wrong is not None:
         raise ConfigurationError(f"{where}: recall.{wrong} is unknown or no such thing{nearest(wrong, known)}")
-    worth = {str(entry): float(one) for entry, one in data.get("worth", {}).items()}
+    worth = {str(entry): float(value) for entry, value in data.get("worth", {}).items()}
     try:
         learnt = tuple(tuple(map(float, row)) for row in data.get("learnt", ()))
     except (TypeError, ValueError):

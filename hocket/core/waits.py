@@ -16,7 +16,7 @@ PATIENCE = 30.0
 
 
 class Wait:
-    """One wait, from now until it is `over`. `what`: for whom or what, in words; equal ones are shown as one."""
+    """One wait, from now until it is `over`. `what`: what is awaited, in words; equal ones are shown as one."""
 
     def __init__(self, what: str) -> None:
         self.what, self.since = what, time.monotonic()
@@ -46,14 +46,14 @@ def waiting_for(what: str) -> Iterator[None]:
 
 def long_waits() -> dict[str, tuple[float, int]]:
     """What has been waited for longer than `PATIENCE`: for how many seconds at most, and by how many."""
-    now, found = time.monotonic(), dict[str, tuple[float, int]]()
+    current, waits = time.monotonic(), dict[str, tuple[float, int]]()
     with _NEWS:
         still = sorted(_OPEN, key=lambda wait: wait.since)
     for wait in still:
-        if now - wait.since >= PATIENCE:
-            longest, count = found.get(wait.what, (now - wait.since, 0))
-            found[wait.what] = longest, count + 1
-    return found
+        if current - wait.since >= PATIENCE:
+            longest, count = waits.get(wait.what, (current - wait.since, 0))
+            waits[wait.what] = longest, count + 1
+    return waits
 
 
 def in_words(what: str, seconds: float, count: int) -> str:
@@ -78,15 +78,15 @@ def watched(show: Callable[[str], None]) -> Iterator[None]:
 
 
 def _watch(show: Callable[[str], None], ended: threading.Event) -> None:
-    told: dict[str, float] = {}
+    due_times: dict[str, float] = {}
     while not ended.is_set():
         with _NEWS:
             if not _OPEN and not ended.is_set():
                 _NEWS.wait()
-        found = long_waits()
-        told = {what: due for what, due in told.items() if what in found}
-        for what, (seconds, count) in found.items():
-            if seconds >= told.get(what, 0.0):
-                told[what] = 2 * seconds
+        waits = long_waits()
+        due_times = {what: due for what, due in due_times.items() if what in waits}
+        for what, (seconds, count) in waits.items():
+            if seconds >= due_times.get(what, 0.0):
+                due_times[what] = 2 * seconds
                 show(f"waiting for {in_words(what, seconds, count)}")
         ended.wait(min(1.0, PATIENCE / 4))

@@ -199,13 +199,13 @@ class JointEnvironment(ABC):
 
     def _of_copies(self) -> dict[str, Any]:
         """The arrays and lists of the environment whose first axis is the copies, by name; of dictionaries, theirs."""
-        width, found = len(self.seen()[0]), dict[str, Any]()
+        width, arrays = len(self.seen()[0]), dict[str, Any]()
         for name, value in vars(self).items():
             parts = value if isinstance(value, dict) else dict(enumerate(value)) if _several(value) else {"": value}
             for key, part in parts.items() if name not in self.fixed else ():
                 if (isinstance(part, list) or (isinstance(part, np.ndarray) and part.ndim)) and len(part) == width:
-                    found[f"{name}/{key}"] = part
-        return found
+                    arrays[f"{name}/{key}"] = part
+        return arrays
 
     def close(self) -> None:
         """Frees the resources of the copies."""

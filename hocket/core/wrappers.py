@@ -65,7 +65,8 @@ def wrappers_of(settings: Collection[str] | None, *, team: bool) -> list[WorldWr
     """
     names = [name for name in WRAPPERS.declared if settings is None or _settings(name) & set(settings)]
     loaded: list[WorldWrapper] = [WRAPPERS.load(name) for name in names]
-    return sorted((one for one in loaded if team or not one.team), key=lambda one: (one.layer, one.name))
+    fitting = [wrapper for wrapper in loaded if team or not wrapper.team]
+    return sorted(fitting, key=lambda wrapper: (wrapper.layer, wrapper.name))
 
 
 def _settings(name: str) -> set[str]:

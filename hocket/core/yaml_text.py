@@ -22,9 +22,9 @@ class _Loader(yaml.SafeLoader):
         self.depth += 1
         if self.depth > DEEPEST:
             raise yaml.YAMLError(f"it is nested more than {DEEPEST} deep")
-        found = super().compose_node(parent, index)
+        node = super().compose_node(parent, index)
         self.depth -= 1
-        return found
+        return node
 
 
 def load_yaml(text: str) -> Any:
@@ -50,6 +50,6 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
     if id(node) not in known:
         known[id(node)] = LARGEST + 1
         below = node.value if isinstance(node, yaml.CollectionNode) else ()
-        inner = (one for item in below for one in (item if isinstance(item, tuple) else (item,)))
-        known[id(node)] = 1 + sum(_size(one, known) for one in inner)
+        inner = (child for item in below for child in (item if isinstance(item, tuple) else (item,)))
+        known[id(node)] = 1 + sum(_size(child, known) for child in inner)
     return known[id(node)]

@@ -465,8 +465,8 @@ def _decodes(model: Any, longest: int) -> bool:
 
 
 def _most_bytes(device: torch.device) -> int:
-    whole = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
-    return max(MAX_BYTES, whole // 4)
+    memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
+    return max(MAX_BYTES, memory // 4)
 
 
 def _functions(policy: CausalLM) -> Functions | None:

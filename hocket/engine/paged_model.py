@@ -185,7 +185,7 @@ class PagedModel:
         """Prepares for positions below `positions`."""
         if positions > self._reached:
             tables = angle_tables(self._model, positions)
-            self._tables = {name: (one.contiguous(), two.contiguous()) for name, (one, two) in tables.items()}
+            self._tables = {name: (cosine.contiguous(), sine.contiguous()) for name, (cosine, sine) in tables.items()}
             self._reached = positions
 
     def logits(

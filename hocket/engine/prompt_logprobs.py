@@ -146,7 +146,7 @@ def _check_tokenizer(places: Sequence[Any], sequence: Sequence[int], start: int,
             )
 
 
-def _differ(one: str, other: str) -> bool:
+def _differ(first: str, second: str) -> bool:
     """Whether two tokenizers mean different tokens; some leave out spaces and control tokens when they decode."""
-    left, right = (text.replace("▁", " ").replace("Ġ", " ").replace("Ċ", "\n").strip() for text in (one, other))
+    left, right = (text.replace("▁", " ").replace("Ġ", " ").replace("Ċ", "\n").strip() for text in (first, second))
     return bool(left and right) and "\ufffd" not in left + right and left != right

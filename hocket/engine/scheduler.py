@@ -507,9 +507,9 @@ class Scheduler:
             self._spread_state(prefill)
             for place, number in enumerate(members[1:]):
                 self._pool.hold(full_pages)
-                own = prefill.parts[place : place + 1]
-                copies += [(prefill.pages[-1], page) for page in own]
-                self._rows.add(number, owner, length, [*full_pages, *own], prefill.states[place])
+                partial = prefill.parts[place : place + 1]
+                copies += [(prefill.pages[-1], page) for page in partial]
+                self._rows.add(number, owner, length, [*full_pages, *partial], prefill.states[place])
             parts.append(prefill.logits.expand(len(members), -1))
             if self._drafts.most:
                 for number in members:

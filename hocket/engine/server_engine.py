@@ -313,7 +313,7 @@ class ServerEngine(RemoteEngine):
                 for server in self._servers:
                     server.lost = False
             live = [server for server in self._servers if not server.lost] or self._servers
-            server = min(live, key=lambda one: one.under_way)
+            server = min(live, key=lambda server: server.under_way)
             server.under_way += 1
             return server
 

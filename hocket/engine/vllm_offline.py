@@ -229,8 +229,8 @@ class VLLMEngine(BatchedEngine):
         child = self._ready(requests[0][0])
         answer = child.ask({"do": "sample", "questions": [self._question(*item) for item in requests]})
         return [
-            self._sample(request, found, answer["version"])
-            for (request, _), found in zip(requests, answer["samples"], strict=True)
+            self._sample(request, sample, answer["version"])
+            for (request, _), sample in zip(requests, answer["samples"], strict=True)
         ]
 
     def _ready(self, request: Request) -> EngineProcess:

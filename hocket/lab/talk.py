@@ -93,19 +93,21 @@ class WordChat:
         response: Sequence[int],
         new: Sequence[Message],
         tools: Tools | None = None,
-        said: Message | None = None,
+        answer: Message | None = None,
     ) -> Tokens | None:
         """The id of the longer conversation."""
-        said = {"role": "assistant", "content": self.reply_text(response)}
-        return self.opening((*history, said, *new), tools)
+        answer = {"role": "assistant", "content": self.reply_text(response)}
+        return self.opening((*history, answer, *new), tools)
 
     def told(self, token: int) -> tuple[Message, ...]:
         """The first conversation that an observation's id stands for."""
         return self._told[token - self.end_of_turn - 1]
 
-    def demonstration(self, said: str | Message, history: Sequence[Message] = (), tools: Tools | None = None) -> Tokens:
+    def demonstration(
+        self, answer: str | Message, history: Sequence[Message] = (), tools: Tools | None = None
+    ) -> Tokens:
         """Ids of a response."""
-        return self.encode(said if isinstance(said, str) else str(said["content"]))
+        return self.encode(answer if isinstance(answer, str) else str(answer["content"]))
 
     def ended(self, response: Sequence[int]) -> bool:
         """Whether a response holds the end of turn."""

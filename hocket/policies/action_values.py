@@ -368,8 +368,8 @@ class ConservativeValues(SoftValues):
         if Quantity.CONSERVATIVE in wanted:
             actions, density = self._drawn(host, rows)
             critics, count = critics_of(host), actions.shape[1]
-            seen = rows.seen[:, None].expand(-1, count, -1).flatten(0, 1)
-            values = critics(joined(seen, actions.flatten(0, 1))).reshape(len(rows.seen), count, -1)
+            observed = rows.seen[:, None].expand(-1, count, -1).flatten(0, 1)
+            values = critics(joined(observed, actions.flatten(0, 1))).reshape(len(rows.seen), count, -1)
             recorded = critics(joined(rows.seen, rows.action))
             quantities[Quantity.CONSERVATIVE] = (values - density[..., None]).logsumexp(1) - recorded
         return quantities

@@ -97,15 +97,15 @@ class ActivationCache:
         """Appends a pass; the number of its first token, -1 when the activation cache is full."""
         assert isinstance(recording, Recording)
         rows = len(recording.kept[0][0])
-        self._bytes += sum(part.nbytes for kept in recording.kept for part in kept)
+        self._bytes += sum(part.nbytes for layer in recording.kept for part in layer)
         if self.full or self._bytes > self._most:
             self.full = True
             self._chunks, self._traces = [], {}
             return -1
         if not self._chunks:
             self._chunks = [[] for _ in recording.kept]
-        for chunks, kept in zip(self._chunks, recording.kept, strict=True):
-            chunks.append(kept)
+        for chunks, layer in zip(self._chunks, recording.kept, strict=True):
+            chunks.append(layer)
         self._early_starts.append(self._early_rows)
         self._late_starts.append(self._late_rows)
         late = np.full(rows, -1, np.int64)
@@ -167,8 +167,8 @@ class ReplaySteps(LayerSteps):
         self._kept = kept
 
     def norm(self, x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        found: tuple[Tensor, Tensor] = _KnownNorm.apply(x, delta, *self.take())  # type: ignore[no-untyped-call]
-        return found
+        normed: tuple[Tensor, Tensor] = _KnownNorm.apply(x, delta, *self.take())  # type: ignore[no-untyped-call]
+        return normed
 
     def product(self, linear: Map, x: Tensor) -> Tensor:
         assert isinstance(linear, JoinedLinear)

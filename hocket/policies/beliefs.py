@@ -128,7 +128,7 @@ class BeliefForm(ControlPart):
 
     def read_last(self, host: PartHost, batch: Batch, rows: Sequence[int], last: Tensor, seen: Tensor) -> Tensor:
         read = host.as_read(host.observed(batch))
-        ends = [torch.cat([read[own], end[None]]) for own, end in zip(before(batch, rows), last, strict=True)]
+        ends = [torch.cat([read[path], end[None]]) for path, end in zip(before(batch, rows), last, strict=True)]
         with torch.no_grad():
             return torch.cat([seen, at_ends(beliefs_of(host).acting, ends)], 1)
 
@@ -161,8 +161,8 @@ def acting_beliefs(host: PartHost, batch: Batch) -> Tensor:
     def along_turns() -> Tensor:
         index, place = sequences(batch, torch.arange(batch.decisions))
         with torch.no_grad():
-            found: Tensor = acting(host.as_read(host.observed(batch))[index])[place]
-        return found
+            beliefs: Tensor = acting(host.as_read(host.observed(batch))[index])[place]
+        return beliefs
 
     return host.cached("beliefs", batch.observation, along_turns)
 
@@ -171,7 +171,7 @@ def belief_outputs(host: PartHost, batch: Batch, chosen: Tensor) -> Tensor:
     """What the belief that is learnt tells its loss at the chosen decisions, `[T, D]`, 0 elsewhere."""
     learnt = beliefs_of(host).learnt
     index, place = sequences(batch, chosen)
-    seen = host.as_read(host.observed(batch))[index]
+    observed = host.as_read(host.observed(batch))[index]
     key = host.key.derive("told", batch.step)
-    read = learnt.told(Paths(seen, batch.action[index], index, key))[place]
+    read = learnt.told(Paths(observed, batch.action[index], index, key))[place]
     return read.new_zeros(batch.decisions, read.shape[1]).index_put((chosen,), read)

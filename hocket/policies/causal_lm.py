@@ -147,12 +147,12 @@ class CausalLM(LanguageModel):
                 longer than the model's context.
         """
         wanted = frozenset(needs)
-        asked = torch.arange(batch.decisions) if decisions is None else decisions
+        chosen = torch.arange(batch.decisions) if decisions is None else decisions
         if not wanted & COMPARED:
-            return evaluate(self, batch, wanted, asked, None)
+            return evaluate(self, batch, wanted, chosen, None)
         if not isinstance(reference, RoutedTeachers):
-            return evaluate(self, batch, wanted, asked, comparable(self, reference, wanted))
-        routed = [(comparable(self, teacher, wanted), mine) for teacher, mine in reference.routed(batch, asked)]
+            return evaluate(self, batch, wanted, chosen, comparable(self, reference, wanted))
+        routed = [(comparable(self, teacher, wanted), mine) for teacher, mine in reference.routed(batch, chosen)]
         return joined([evaluate(self, batch, wanted, mine, teacher) for teacher, mine in routed], batch)
 
     def distributions(self, batch: Batch, decisions: Tensor) -> Callable[[Tensor], Tensor]:

@@ -160,7 +160,7 @@ class ControlPolicy:
         """The weights by part: `actor`, and `critic` and what else is attached; see `hocket.update.parts`."""
         critic = [weight for name in self._critics for weight in self._weights(name)]
         groups = {name: self._weights(held) for part in self.attached for name, held in part.groups.items()}
-        others = {id(weight) for weight in (*critic, *(one for group in groups.values() for one in group))}
+        others = {id(weight) for weight in (*critic, *(weight for group in groups.values() for weight in group))}
         parts = {"actor": [weight for weight in self._module.parameters() if id(weight) not in others]}
         return {**parts, **({"critic": critic} if critic else {}), **groups}
 
@@ -279,19 +279,19 @@ class ControlPolicy:
                 part.acted(self, action, held)
         return action, head.logp(action)
 
-    def _acting(self, seen: Tensor, carried: NDArray[np.float32] | None) -> Tensor:
+    def _acting(self, inputs: Tensor, carried: NDArray[np.float32] | None) -> Tensor:
         """The actor's outputs; `carried` is changed in place."""
         actor = self._module.actor
         if carried is None:
             if self.carries:
                 raise ValueError(f"policy {self.name!r} remembers: give what it carries")
-            carried = np.zeros((len(seen), 0), np.float32)
+            carried = np.zeros((len(inputs), 0), np.float32)
         for part, held in self._carried(carried):
-            seen, state = part.step(self, seen, torch.from_numpy(held))
+            inputs, state = part.step(self, inputs, torch.from_numpy(held))
             held[:] = state.numpy()
         if not isinstance(actor, Carrying):
-            return actor(seen)  # type: ignore[no-any-return]
-        outputs, state = actor.step(seen, torch.from_numpy(carried[:, : self._own]))
+            return actor(inputs)  # type: ignore[no-any-return]
+        outputs, state = actor.step(inputs, torch.from_numpy(carried[:, : self._own]))
         carried[:, : self._own] = state.numpy()
         return outputs
 
@@ -347,17 +347,17 @@ class ControlPolicy:
         wanted, size, dealt = frozenset(needs), batch.decisions, batch
         every = torch.arange(size)
         places = chosen = every if decisions is None else decisions
-        whole = torch.equal(places, every)
-        action = (batch.action if whole else batch.action[places]).to(self.device)
+        complete = torch.equal(places, every)
+        action = (batch.action if complete else batch.action[places]).to(self.device)
         if (taken := batch.taken) is not None:
-            batch, chosen = taken.whole, taken.decision if whole else taken.decision[places]
-        kept = self._allowed(batch, chosen)
+            batch, chosen = taken.whole, taken.decision if complete else taken.decision[places]
+        allowed = self._allowed(batch, chosen)
         outputs = self._along(self._module.actor, batch, chosen)
-        head = self._decided(batch, chosen, kept, outputs)
+        head = self._decided(batch, chosen, allowed, outputs)
 
         def scattered(values: Tensor) -> Tensor:
             values = values.cpu()  # Batches are on the processor.
-            return values if whole else values.new_zeros(size, *values.shape[1:]).index_put((places,), values)
+            return values if complete else values.new_zeros(size, *values.shape[1:]).index_put((places,), values)
 
         value = scattered(self._values(batch, chosen)) if Quantity.VALUE in wanted else None
         kl = None
@@ -365,7 +365,7 @@ class ControlPolicy:
             if not isinstance(reference, ControlPolicy):
                 raise ValueError("an exact KL needs a ControlPolicy as reference")
             with torch.no_grad():
-                other: Any = reference._decided(batch, chosen, kept)
+                other: Any = reference._decided(batch, chosen, allowed)
             kl = scattered(head.kl(other))
         more = dict[str, Tensor]()
         for part in self.attached:
@@ -401,19 +401,19 @@ class ControlPolicy:
 
     def _read(self, batch: Batch, chosen: Tensor, *, critic: bool) -> Tensor:
         """What actor or critic read before the chosen decisions, `[K, I]`: what is seen, and what parts join to it."""
-        seen = self.as_read(self.observed(batch)[chosen])
+        inputs = self.as_read(self.observed(batch)[chosen])
         for part in self.attached:
-            seen = part.read(self, batch, chosen, seen, critic=critic)
-        return seen
+            inputs = part.read(self, batch, chosen, inputs, critic=critic)
+        return inputs
 
     def _allowed(self, batch: Batch, chosen: Tensor) -> Tensor | None:
         """Which actions the chosen decisions were kept to, `[K, A]` bool; None where none was kept to any."""
-        if not any(one is not None for one in batch.allowed):
+        if not any(mask is not None for mask in batch.allowed):
             return None
         lengths = torch.bincount(batch.turn, minlength=batch.turns).tolist()
         rows = [
-            one if one is not None and one.shape == (length, self.actions) else np.ones((length, self.actions), bool)
-            for one, length in zip(batch.allowed, lengths, strict=True)
+            mask if mask is not None and mask.shape == (length, self.actions) else np.ones((length, self.actions), bool)
+            for mask, length in zip(batch.allowed, lengths, strict=True)
         ]
         return torch.from_numpy(np.concatenate(rows))[chosen].to(self.device)
 
@@ -447,8 +447,8 @@ class ControlPolicy:
         lengths = torch.bincount(batch.turn, minlength=batch.turns).tolist()
         blank = np.zeros((max(lengths, default=0), self.observations), np.float32)
         rows = [
-            seen if seen.shape == (length, self.observations) else blank[:length]
-            for seen, length in zip(batch.observation, lengths, strict=True)
+            numbers if numbers.shape == (length, self.observations) else blank[:length]
+            for numbers, length in zip(batch.observation, lengths, strict=True)
         ]
         joined = np.concatenate([np.asarray(row, np.float32) for row in rows] or [blank])
         return torch.from_numpy(joined).to(self.device)
@@ -460,21 +460,21 @@ class ControlPolicy:
         open_ended = (batch.truncated & ~batch.terminated).tolist()
         # A part of another shape is another policy's, whose critic reads it.
         sees = (self.observations,)
-        found = [
+        rows = [
             row
             for row, state in enumerate(states)
             if open_ended[row] and state is not None and np.asarray(state).shape == sees
         ]
-        if found:
-            last = self.as_read(self._here(np.stack([np.asarray(states[row], np.float32) for row in found])))
+        if rows:
+            last = self.as_read(self._here(np.stack([np.asarray(states[row], np.float32) for row in rows])))
             joined = last
             for part in self.attached:
-                joined = part.read_last(self, batch, found, last, joined)
+                joined = part.read_last(self, batch, rows, last, joined)
             with torch.no_grad():
-                ended = self._ended(batch, found, joined)
+                ended = self._ended(batch, rows, joined)
             for part in self.attached:
                 ended = part.last_values(self, ended)
-            values[found] = ended.cpu()
+            values[rows] = ended.cpu()
         return values
 
     def _ended(self, batch: Batch, rows: Sequence[int], final: Tensor) -> Tensor:
@@ -482,7 +482,7 @@ class ControlPolicy:
         critic = self._critic
         if not isinstance(critic, Carrying):
             return critic(final).squeeze(-1)  # type: ignore[no-any-return]
-        earlier = (self._read(batch, own, critic=True) for own in before(batch, rows))
+        earlier = (self._read(batch, path, critic=True) for path in before(batch, rows))
         ends = [torch.cat([read, end[None]]) for read, end in zip(earlier, final, strict=True)]
         return at_ends(critic, ends).squeeze(-1)
 
@@ -492,13 +492,13 @@ class ControlPolicy:
         The learner calls it after an update.
         """
         self._cache.clear()
-        seen = self._module.seen
-        if self.attached or isinstance(seen, Normaliser):
+        scaler = self._module.seen
+        if self.attached or isinstance(scaler, Normaliser):
             mine = policy_decisions(batch, self.name)
             for part in self.attached:
                 part.observe(self, batch, mine)
-            if isinstance(seen, Normaliser):
-                seen.observe(self.observed(batch)[mine])
+            if isinstance(scaler, Normaliser):
+                scaler.observe(self.observed(batch)[mine])
 
     # ------------------------------------------------------------ copies and files
 
@@ -524,7 +524,7 @@ class ControlPolicy:
             **self._sizes(),
             "discrete": self.discrete,
             "hidden": list(self.hidden),
-            **{name: one for part in self.attached for name, one in part.config(self).items()},
+            **{name: value for part in self.attached for name, value in part.config(self).items()},
             **({} if self.action_form is None else self.action_form.config()),
             **({"normalise": True} if self.network.normalise else {}),
             **({"activation": self.network.activation} if self.network.activation != "tanh" else {}),
@@ -541,14 +541,14 @@ class ControlPolicy:
         save_file(tensors, folder / WEIGHTS)
         (folder / CONFIG).write_text(json.dumps(self._config(), indent=2) + "\n")
 
-    def _read_alike(self, found: Any, config: Mapping[str, Any]) -> bool:
+    def _read_alike(self, stored: Any, config: Mapping[str, Any]) -> bool:
         """Whether a saved network differs in the number of rows that it is shown alone, on which no weight depends."""
         slots = self.sight.slots
-        if slots is None or self.network.body not in ("sets", "equivariant") or not isinstance(found, dict):
+        if slots is None or self.network.body not in ("sets", "equivariant") or not isinstance(stored, dict):
             return False
-        shown = found.get("observations")
+        shown = stored.get("observations")
         fits = isinstance(shown, int) and not (shown - self.observations) % slots.size
-        return fits and {**found, "observations": self.observations} == config
+        return fits and {**stored, "observations": self.observations} == config
 
     def _check_sizes(self, tensors: Mapping[str, Tensor], folder: Path) -> None:
         """Refuses weights of other sizes than this network's.
@@ -574,17 +574,17 @@ class ControlPolicy:
             ConfigurationError: when a file is missing, damaged, or of a network of another shape.
         """
         try:
-            found = json.loads((folder / CONFIG).read_text())
+            stored = json.loads((folder / CONFIG).read_text())
             tensors = load_file(folder / WEIGHTS)
         except (OSError, ValueError, SafetensorError) as error:
             raise ConfigurationError(f"{folder} holds no readable controller: {error}") from error
-        plain = isinstance(found, dict) and "scaled" not in found and self._module.read_plainly()
+        plain = isinstance(stored, dict) and "scaled" not in stored and self._module.read_plainly()
         config = self._config()
-        if found != config and not self._read_alike(found, config):
-            raise ConfigurationError(f"{folder / CONFIG} {other_network(found, config)}")
+        if stored != config and not self._read_alike(stored, config):
+            raise ConfigurationError(f"{folder / CONFIG} {other_network(stored, config)}")
         if any(name.startswith("critic.") for name in tensors):
             self.require(frozenset({Quantity.VALUE}))
-        if found != config and not plain:
+        if stored != config and not plain:
             self._check_sizes(tensors, folder)
         absent = self._module.load_state_dict(tensors, strict=False).missing_keys
         self._cache.clear()

@@ -79,10 +79,10 @@ class Normaliser(nn.Module):
         """Counts rows `[B, O]`; nothing happens without any. Numbers that never change pass less their mean alone."""
         if not len(rows):
             return
-        given = rows.double()
-        fresh, mean = float(len(given)), given.mean(0)
+        values = rows.double()
+        fresh, mean = float(len(values)), values.mean(0)
         gap, total = mean - self.mean, float(self.count) + fresh
-        self.squares += (given - mean).square().sum(0) + gap.square() * float(self.count) * fresh / total
+        self.squares += (values - mean).square().sum(0) + gap.square() * float(self.count) * fresh / total
         self.mean += gap * fresh / total
         self.count.fill_(total)
         variance = self.squares / total
@@ -139,7 +139,7 @@ class ActorCritic(nn.Module):
     @property
     def scalers(self) -> list[Scaler]:
         """What scales by ranges. A frozen copy shares it, for ranges are facts of what is seen."""
-        return [one for one in (self.seen, self.whole) if isinstance(one, Scaler)]
+        return [scaler for scaler in (self.seen, self.whole) if isinstance(scaler, Scaler)]
 
     @property
     def scaled(self) -> bool:

@@ -25,13 +25,13 @@ TURNS = 4
 
 def turned(size: int, pairs: Sequence[tuple[int, int]]) -> Tensor:
     """What the turns do to `size` numbers of which these pairs are vectors, `[4, size, size]`."""
-    found, quarter = [torch.eye(size)], torch.eye(size)
+    turns, quarter = [torch.eye(size)], torch.eye(size)
     for x, y in pairs:
         quarter[x, x] = quarter[y, y] = 0.0
         quarter[x, y], quarter[y, x] = -1.0, 1.0
-    while len(found) < TURNS:
-        found.append(quarter @ found[-1])
-    return torch.stack(found)
+    while len(turns) < TURNS:
+        turns.append(quarter @ turns[-1])
+    return torch.stack(turns)
 
 
 def turned_moves(moves: Sequence[tuple[int, int]]) -> Tensor:
@@ -96,8 +96,8 @@ class Turning(nn.Module):
         self.weight, self.bias = nn.Parameter(drawn), nn.Parameter(torch.zeros(onto.shape[1]))
         with torch.no_grad():
             left, sizes, right = torch.linalg.svd(self.even()[0], full_matrices=False)
-            kept = (sizes > 1e-5 * sizes[0]).to(sizes)  # What no equivariant weight reaches stays at 0.
-            self.weight.copy_(gain * (left * kept) @ right)
+            reached = (sizes > 1e-5 * sizes[0]).to(sizes)  # What no equivariant weight reaches stays at 0.
+            self.weight.copy_(gain * (left * reached) @ right)
 
     def even(self) -> tuple[Tensor, Tensor]:
         """The equivariant weight and bias."""
@@ -145,14 +145,14 @@ class OverSets(nn.Module):
             raise ConfigurationError("network.hidden is empty, and rows are read by its first layer; name one")
         self.slots, self.offset = slots, offset
         first, *rest = hidden
-        own = inputs - slots.count * slots.size
+        own_size = inputs - slots.count * slots.size
         group = 1 if plane is None else TURNS
-        seen = turned(own, [(offset + x, offset + y) for x, y in plane.own] if plane else ())[:group]
+        own_turns = turned(own_size, [(offset + x, offset + y) for x, y in plane.own] if plane else ())[:group]
         row = turned(slots.size, plane.others if plane else ())[:group]
         last = turned_moves(plane.moves) if plane and acts else unturned(outputs)[:group]
         units = [in_fours(size) if plane else unturned(size)[:1] for size in (first, *rest)]
         gain = math.sqrt(2)
-        self.own = Turning(seen, units[0], gain=gain, key=key.derive("own"))
+        self.own = Turning(own_turns, units[0], gain=gain, key=key.derive("own"))
         self.others = Turning(row, units[0], gain=gain, key=key.derive("others"))
         ways = [beside(units[0], units[0]), *units[1:], last]
         self.after = nn.ModuleList(

@@ -66,7 +66,7 @@ def evaluate(
     rows = rows_of(batch, asked) if len(asked) else []
     model.check_lengths(rows)
     parts = model.parts(rows, other if isinstance(other, LanguageModel) else None)
-    found = [_evaluated(model, batch, part, wanted, other) for part in parts]
+    readings = [_evaluated(model, batch, part, wanted, other) for part in parts]
     target = torch.cat([targets(part) for part in parts]) if parts else torch.zeros(0, dtype=torch.long)
 
     def scattered(column: Sequence[Tensor | None]) -> Tensor:
@@ -75,12 +75,12 @@ def evaluate(
         return torch.zeros(batch.decisions).index_copy(0, target, values.to(batch.action.device))
 
     return Evaluation(
-        logp=scattered([reading.logp for reading, _, _ in found]),
-        entropy=scattered([reading.entropy for reading, _, _ in found]) if Quantity.ENTROPY in wanted else None,
-        value=scattered([value for _, value, _ in found]) if Quantity.VALUE in wanted else None,
-        kl_exact=scattered([reading.kl for reading, _, _ in found]) if Quantity.KL_EXACT in wanted else None,
-        balance=scattered([balance for _, _, balance in found]) if Quantity.BALANCE in wanted else None,
-        divergence=scattered([r.divergence for r, _, _ in found]) if Quantity.DIVERGENCE in wanted else None,
+        logp=scattered([reading.logp for reading, _, _ in readings]),
+        entropy=scattered([reading.entropy for reading, _, _ in readings]) if Quantity.ENTROPY in wanted else None,
+        value=scattered([value for _, value, _ in readings]) if Quantity.VALUE in wanted else None,
+        kl_exact=scattered([reading.kl for reading, _, _ in readings]) if Quantity.KL_EXACT in wanted else None,
+        balance=scattered([balance for _, _, balance in readings]) if Quantity.BALANCE in wanted else None,
+        divergence=scattered([r.divergence for r, _, _ in readings]) if Quantity.DIVERGENCE in wanted else None,
     )
 
 

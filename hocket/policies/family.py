@@ -64,8 +64,8 @@ def linear(layers: Sequence[Any], scale: Tensor | None, precision: Precision) ->
     weights stand still for.
     """
     base = joined(layers, scale, precision)
-    own = low_rank(layers, scale, dtype_of(layers, precision))
-    return base if own is None else AdaptedLayers(base, own)
+    adapters = low_rank(layers, scale, dtype_of(layers, precision))
+    return base if adapters is None else AdaptedLayers(base, adapters)
 
 
 class AdaptedLayers:
@@ -75,8 +75,8 @@ class AdaptedLayers:
         copies: see `JoinedLinear`.
     """
 
-    def __init__(self, base: JoinedLinear, own: LowRank) -> None:
-        self._base, self._own = base, own
+    def __init__(self, base: JoinedLinear, adapters: LowRank) -> None:
+        self._base, self._own = base, adapters
         self.copies = base.copies
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -92,8 +92,8 @@ def joined(layers: Sequence[Any], scale: Tensor | None, precision: Precision) ->
 
 def dtype_of(layers: Sequence[Any], precision: Precision) -> torch.dtype:
     """What layers multiply in."""
-    own: torch.dtype = base_of(layers[0]).weight.dtype
-    return torch.bfloat16 if precision == "bf16" else own
+    dtype: torch.dtype = base_of(layers[0]).weight.dtype
+    return torch.bfloat16 if precision == "bf16" else dtype
 
 
 def groups(layer: Any, form: LayerForm) -> tuple[Group, ...]:
@@ -175,7 +175,7 @@ class Layer:
         if shape.latent is not None and attends:
             self.qkv = LatentProjection(shape, shape.latent, maps[:inner])
             self.output = NarrowOutput(shape, shape.latent, self.output)
-        self.copies: list[Tensor] = [copy for one in maps for copy in getattr(one, "copies", ())]
+        self.copies: list[Tensor] = [copy for part in maps for copy in getattr(part, "copies", ())]
         self.shared, self.scale = shape.shared, shape.scale
         weight = base_of(getattr(attention, form.output)).weight
         self.dtype = torch.bfloat16 if precision == "bf16" else weight.dtype

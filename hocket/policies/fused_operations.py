@@ -54,12 +54,12 @@ def add_norm(x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype
     Normalised is x / sqrt(mean(x^2) + epsilon): RMSNorm without its weight (Zhang & Sennrich 2019, eq. 4).
     """
     functions = plain if x.dtype is torch.bfloat16 else functions_for(x)
-    found: tuple[Tensor, Tensor]
+    normed: tuple[Tensor, Tensor]
     if torch.is_grad_enabled():
-        found = _AddNorm.apply(functions, x, delta, epsilon, dtype)  # type: ignore[no-untyped-call]
+        normed = _AddNorm.apply(functions, x, delta, epsilon, dtype)  # type: ignore[no-untyped-call]
     else:
-        found = functions.add_norm(x, delta, epsilon, dtype)[:2]
-    return found
+        normed = functions.add_norm(x, delta, epsilon, dtype)[:2]
+    return normed
 
 
 # ---------------------------------------------------------------- gate
@@ -138,8 +138,8 @@ class _KnownProduct(Function):
 
 def known_product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
     """x W^T + b where its value `out` `[M, N]` is known already; gradients as ever."""
-    found: Tensor = _KnownProduct.apply(x, weight, bias, out)  # type: ignore[no-untyped-call]
-    return found
+    product: Tensor = _KnownProduct.apply(x, weight, bias, out)  # type: ignore[no-untyped-call]
+    return product
 
 
 class _Prepare(Function):

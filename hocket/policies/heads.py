@@ -129,10 +129,10 @@ def _read(
     with torch.no_grad():
         logits = rowwise(*reference).float()
         other = torch.log_softmax(logits / temperature[:, None], 1)
-    found = (logp.exp() * (finite - other.masked_fill(torch.isneginf(other), 0.0))).sum(1) if kl else None
+    exact_kl = (logp.exp() * (finite - other.masked_fill(torch.isneginf(other), 0.0))).sum(1) if kl else None
     if divergence is not None and allowed is not None:
         other = torch.log_softmax(masked(logits, allowed) / temperature[:, None], 1)
-    return chosen, spread, found, None if divergence is None else divergence(logp, other)
+    return chosen, spread, exact_kl, None if divergence is None else divergence(logp, other)
 
 
 def rowwise(head: Head, features: Tensor) -> Tensor:
@@ -187,14 +187,14 @@ class _TokenLogprobsInParts(Function):
         entropy: bool,
         step: int,
     ) -> tuple[Tensor, Tensor | None]:
-        found, functions = [], functions_for(features)
+        pieces, functions = [], functions_for(features)
         for part in _parts(len(features), step):
             logits = product(features[part], weight, bias)
-            found.append(functions.token_logprobs(logits, action[part], temperature[part], entropy=entropy))
+            pieces.append(functions.token_logprobs(logits, action[part], temperature[part], entropy=entropy))
             del logits  # Before the next ones come to be.
-        logp, peaks = torch.cat([one[0] for one in found]), torch.cat([one[1] for one in found])
-        totals = torch.cat([one[2] for one in found])
-        spread = _joined([one[3] for one in found])
+        logp, peaks = torch.cat([piece[0] for piece in pieces]), torch.cat([piece[1] for piece in pieces])
+        totals = torch.cat([piece[2] for piece in pieces])
+        spread = _joined([piece[3] for piece in pieces])
         ctx.save_for_backward(features, weight, bias, action, temperature, peaks, totals, spread)
         ctx.step = step
         ctx.set_materialize_grads(False)

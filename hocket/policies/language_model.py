@@ -158,13 +158,13 @@ class LanguageModel:
     @property
     def stop_ids(self) -> tuple[int, ...]:
         """Tokens that end a response: the tokenizer's end of text, the model's and the template's ends of turn."""
-        found: set[int] = {*self.end_of_turn}
+        ids: set[int] = {*self.end_of_turn}
         if self.tokenizer.eos_token_id is not None:
-            found.add(self.tokenizer.eos_token_id)
+            ids.add(self.tokenizer.eos_token_id)
         for config in (getattr(self.model, "generation_config", None), self.model.config):
             ends = getattr(config, "eos_token_id", None)
-            found.update(ends if isinstance(ends, (list, tuple)) else [] if ends is None else [ends])
-        return tuple(sorted(found))
+            ids.update(ends if isinstance(ends, (list, tuple)) else [] if ends is None else [ends])
+        return tuple(sorted(ids))
 
     def acting_parameters(self) -> Iterator[nn.Parameter]:
         """The weights of the language model that `applied` computes with: all, or all but the adapter's."""
@@ -219,8 +219,8 @@ class LanguageModel:
 
     def _shares(self, rows: Sequence[Row]) -> bool:
         longest = max((len(row.tokens) for row in rows), default=0)
-        whole = self.model.dtype in (torch.float32, torch.float64)
-        return self.share_prefixes and whole and supports(self.model, longest)
+        full_precision = self.model.dtype in (torch.float32, torch.float64)
+        return self.share_prefixes and full_precision and supports(self.model, longest)
 
     def features(
         self, rows: list[Row], *, hidden: bool = False, balances: list[Tensor] | None = None

@@ -153,14 +153,14 @@ def read_config(where: str) -> Any:
     return text_apart(_fetch(AutoConfig, "model", where, {}))
 
 
-def text_apart(whole: Any) -> Any:
+def text_apart(config: Any) -> Any:
     """The configuration of the text model in one of `TEXT_APART`; any other as it is."""
-    if whole.model_type not in TEXT_APART:
-        return whole
-    text = whole.get_text_config(decoder=True)
-    text.architectures, text.tie_word_embeddings = whole.architectures, whole.tie_word_embeddings
-    if getattr(whole, "quantization_config", None) is not None:
-        text.quantization_config = whole.quantization_config
+    if config.model_type not in TEXT_APART:
+        return config
+    text = config.get_text_config(decoder=True)
+    text.architectures, text.tie_word_embeddings = config.architectures, config.tie_word_embeddings
+    if getattr(config, "quantization_config", None) is not None:
+        text.quantization_config = config.quantization_config
     return text
 
 
@@ -245,7 +245,7 @@ def check_tokens(config: Any, tokenizer: Any, where: str) -> None:
         return
     special = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
     ends = tokenizer.bos_token, tokenizer.eos_token
-    for token, number in sorted(tokenizer.get_vocab().items(), key=lambda one: one[1]):
+    for token, number in sorted(tokenizer.get_vocab().items(), key=lambda entry: entry[1]):
         if number >= known and (token not in special or token in ends or token in str(tokenizer.chat_template)):
             raise ConfigurationError(
                 f"the tokenizer of {where!r} writes {token!r} as token {number}, and the model knows {known} tokens; "
@@ -281,10 +281,10 @@ def _near_models(where: str) -> str:
 def _is_control_network(config: Path) -> bool:
     """Whether a configuration is that of a control policy."""
     try:
-        found = json.loads(config.read_bytes())
+        data = json.loads(config.read_bytes())
     except (OSError, ValueError, RecursionError):
         return False  # Whoever reads it says what is wrong.
-    return isinstance(found, dict) and "model_type" not in found and "hidden" in found
+    return isinstance(data, dict) and "model_type" not in data and "hidden" in data
 
 
 def _fetch(loader: Any, what: str, where: str, settings: dict[str, Any]) -> Any:

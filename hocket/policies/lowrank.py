@@ -87,7 +87,7 @@ class JoinedLinear:
         biases = [None] * len(self._sizes) if self.bias is None else torch.split(self.bias, self._sizes)
         outs = torch.split(out, self._sizes, -1)
         parts = [
-            known_product(x, *given) for given in zip(cast(list[Tensor], self._weights), biases, outs, strict=True)
+            known_product(x, *inputs) for inputs in zip(cast(list[Tensor], self._weights), biases, outs, strict=True)
         ]
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
@@ -192,11 +192,11 @@ class MixedLinear:
         """`[M, N]` of x `[M, H]`."""
         if not self._any:
             return self._base(x)
-        found = [(self._of(number, x[rows]), rows) for number, rows in self._owners.spans]
-        if len(found) == 1:
-            return self._scaled(self._base(x, found[0][0]))
+        parts = [(self._of(number, x[rows]), rows) for number, rows in self._owners.spans]
+        if len(parts) == 1:
+            return self._scaled(self._base(x, parts[0][0]))
         more = x.new_zeros(len(x), self._base.width)
-        for part, rows in found:
+        for part, rows in parts:
             if part is not None:
                 more[rows] = part
         return self._scaled(self._base(x, more))

@@ -20,14 +20,14 @@ def masked(logits: Tensor, allowed: Tensor | None) -> Tensor:
 
 def allowed_at(batch: Batch, decisions: Tensor, actions: int) -> Tensor | None:
     """The masks of `decisions` `[K]`: `[K, actions]` bool; None when no turn of the batch has any."""
-    if not any(one is not None for one in batch.allowed):
+    if not any(mask is not None for mask in batch.allowed):
         return None
     turn = batch.turn[decisions]
     starts = torch.searchsorted(batch.turn, torch.arange(batch.turns))
     place = (decisions - starts[turn]).tolist()
     rows: list[NDArray[np.bool_]] = []
-    whole = np.ones(actions, np.bool_)
+    everything = np.ones(actions, np.bool_)
     for number, at in zip(turn.tolist(), place, strict=True):
-        found = batch.allowed[number]
-        rows.append(whole if found is None else found[at])
+        mask = batch.allowed[number]
+        rows.append(everything if mask is None else mask[at])
     return torch.from_numpy(np.stack(rows)) if rows else torch.ones(0, actions, dtype=torch.bool)

@@ -47,9 +47,9 @@ def _sorted(rows: Sequence[Row]) -> tuple[list[int], list[int]]:
     return order, [0, *(_common(rows[a].tokens, rows[b].tokens) for a, b in pairwise(order))][: len(order)]
 
 
-def _common(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:
-    length = min(len(one), len(other))
-    apart = one[:length] != other[:length]
+def _common(left: NDArray[np.int64], right: NDArray[np.int64]) -> int:
+    length = min(len(left), len(right))
+    apart = left[:length] != right[:length]
     first = int(apart.argmax()) if length else 0
     return first if length and apart[first] else length
 

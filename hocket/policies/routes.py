@@ -115,12 +115,12 @@ class ReplayedRoutes(LayerSteps):
     """A pass of the learner that sends tokens where they were sent in sampling.
 
     Args:
-        columns: see `columns_of`. given: experts of the pass's tokens `[M, layers, K]`, -1 where unknown.
+        columns: see `columns_of`. experts: those of the pass's tokens `[M, layers, K]`, -1 where unknown.
         wanted: the rows that the last layer has. counts: where choices are counted.
     """
 
-    def __init__(self, columns: Mapping[int, int], given: Tensor, wanted: Tensor, counts: list[int]) -> None:
-        self._columns, self._given, self._wanted, self._counts = columns, given, wanted, counts
+    def __init__(self, columns: Mapping[int, int], experts: Tensor, wanted: Tensor, counts: list[int]) -> None:
+        self._columns, self._given, self._wanted, self._counts = columns, experts, wanted, counts
 
     def routed(self, number: int, routing: Routing, form: ExpertsForm) -> Routing:
         if number not in self._columns:

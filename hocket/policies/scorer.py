@@ -164,8 +164,8 @@ class Scorer(LanguageModel):
         if rows:
             self.check_lengths(rows)
             parts = self.parts(rows)
-            found = torch.cat([self._scored(part) for part in parts])
-            score = score.index_copy(0, torch.cat([targets(part) for part in parts]), found.to(score.device))
+            scores = torch.cat([self._scored(part) for part in parts])
+            score = score.index_copy(0, torch.cat([targets(part) for part in parts]), scores.to(score.device))
         return Evaluation(logp=torch.zeros(batch.decisions), score=score)
 
     def _scored(self, rows: list[Row]) -> Tensor:
@@ -179,9 +179,9 @@ class Scorer(LanguageModel):
 
         Token ids are read as recorded, and what trajectories have in common is computed once.
         """
-        found = torch.full((len(trajectories), self.outputs), torch.nan)
+        scores = torch.full((len(trajectories), self.outputs), torch.nan)
         if not trajectories:
-            return found
+            return scores
         batch = pack(trajectories)
         last = batch.last()
         ended = last >= 0
@@ -189,9 +189,9 @@ class Scorer(LanguageModel):
         with torch.no_grad():
             for chunk in self.chunks(batch, torch.unique(decisions)):
                 score = self.evaluate(batch, {Quantity.SCORE}, chunk).get(Quantity.SCORE)
-                here = torch.isin(decisions, chunk)
-                found[torch.nonzero(ended).flatten()[here]] = score[decisions[here]]
-        return found
+                in_chunk = torch.isin(decisions, chunk)
+                scores[torch.nonzero(ended).flatten()[in_chunk]] = score[decisions[in_chunk]]
+        return scores
 
     def final_values(self, batch: Batch) -> Tensor:
         """None: a scorer has no value function."""

@@ -57,19 +57,19 @@ def rows_of(batch: Batch, decisions: Tensor) -> list[Row]:
     Raises:
         HocketError: when the first decision of a root turn has nothing before it.
     """
-    asked = np.zeros(batch.decisions, np.bool_)
-    asked[decisions.cpu().numpy()] = True
+    is_chosen = np.zeros(batch.decisions, np.bool_)
+    is_chosen[decisions.cpu().numpy()] = True
     parent = batch.parent.tolist()
     spans = _decisions_by_turn(batch)
     actions = _actions(batch)
-    wanted = [turn for turn in range(batch.turns) if asked[spans[turn]].any()]
+    wanted = [turn for turn in range(batch.turns) if is_chosen[spans[turn]].any()]
     claimed: set[int] = set()
     rows = []
     for leaf in _leaves(parent, wanted):
         chain = _chain(parent, leaf)
-        own = [turn for turn in chain if turn not in claimed]
-        claimed.update(own)
-        rows.append(_row(batch, chain, spans, actions, asked, frozenset(own)))
+        unclaimed = [turn for turn in chain if turn not in claimed]
+        claimed.update(unclaimed)
+        rows.append(_row(batch, chain, spans, actions, is_chosen, frozenset(unclaimed)))
     return rows
 
 
@@ -169,8 +169,8 @@ def _row(
     chain: list[int],
     spans: list[NDArray[np.int64]],
     actions: NDArray[np.int64],
-    asked: NDArray[np.bool_],
-    own: frozenset[int],
+    is_chosen: NDArray[np.bool_],
+    unclaimed: frozenset[int],
 ) -> Row:
     parts: list[NDArray[np.int64]] = []
     position: list[NDArray[np.int64]] = []
@@ -179,8 +179,8 @@ def _row(
     for turn in chain:
         span, observed = spans[turn], _observed(batch, turn)
         length += len(observed)
-        if turn in own:
-            chosen = np.flatnonzero(asked[span])
+        if turn in unclaimed:
+            chosen = np.flatnonzero(is_chosen[span])
             position.append(length - 1 + chosen)
             target.append(span[chosen])
         parts += [observed, actions[span]]

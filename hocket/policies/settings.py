@@ -86,10 +86,10 @@ class NetworkSettings:
         return self.body in ("recurrent", "attention", "pointer")
 
 
-def other_network(found: Any, own: Mapping[str, Any]) -> str:
-    """What a saved configuration describes in the place of the network with the configuration `own`, in words."""
-    if not isinstance(found, Mapping) or "model_type" in found or not set(found) & set(own):
+def other_network(stored: Any, config: Mapping[str, Any]) -> str:
+    """What a saved configuration describes in the place of the network with the configuration `config`, in words."""
+    if not isinstance(stored, Mapping) or "model_type" in stored or not set(stored) & set(config):
         return "is no control network's but a model of another kind, as of words; use a task that it was trained for"
-    parts = [name for name in {**own, **found} if found.get(name) != own.get(name)]
-    differing = ", ".join(f"{name} = {found.get(name)!r} (here {own.get(name)!r})" for name in parts)
+    parts = [name for name in {**config, **stored} if stored.get(name) != config.get(name)]
+    differing = ", ".join(f"{name} = {stored.get(name)!r} (here {config.get(name)!r})" for name in parts)
     return f"describes another network: {differing}; use the task and the network settings that it was trained with"

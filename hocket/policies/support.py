@@ -65,5 +65,5 @@ def _agrees(model: Any) -> bool:
     return _close(head_of(model)(logit_states(model, states)), model(input_ids=ids, use_cache=False).logits[0])
 
 
-def _close(found: torch.Tensor, due: torch.Tensor) -> bool:
-    return bool((found - due).abs().max() <= _EXACT * due.std())
+def _close(states: torch.Tensor, expected: torch.Tensor) -> bool:
+    return bool((states - expected).abs().max() <= _EXACT * expected.std())

@@ -84,8 +84,8 @@ def _dated(day: str, directives: Sequence[str]) -> str:
     known = literal({directive: date.strftime(directive) for directive in directives})
     return (
         "{%- macro strftime_now(format) -%}{%- set date = namespace(text=format | replace('%%', '\\0')) -%}"
-        f"{{%- for one, text in {known}.items() -%}}"
-        "{%- set date.text = date.text | replace(one, text) -%}{%- endfor -%}"
+        f"{{%- for directive, text in {known}.items() -%}}"
+        "{%- set date.text = date.text | replace(directive, text) -%}{%- endfor -%}"
         "{{- date.text | replace('\\0', '%') -}}{%- endmacro -%}"
     )
 
@@ -116,18 +116,18 @@ def _variables(source: str) -> frozenset[str]:
 def literal(value: Any) -> str:
     """A value as the template language writes it."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{literal(str(name))}: {literal(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{literal(str(name))}: {literal(item)}" for name, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(literal, value)) + "]"
     return repr(value) if value is None or isinstance(value, (str, bool, int, float)) else repr(str(value))
 
 
-def _read(given: str) -> str:
-    if "{" in given:
-        return given
+def _read(source: str) -> str:
+    if "{" in source:
+        return source
     try:
-        return Path(given).expanduser().read_text()
+        return Path(source).expanduser().read_text()
     except OSError as error:
         raise ConfigurationError(
-            f"chat_template = {given!r}: there is no such file, and it is not a template"
+            f"chat_template = {source!r}: there is no such file, and it is not a template"
         ) from error

@@ -75,11 +75,11 @@ class _Attend(Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         qkv, weight, cosine, sine, depth, turned, inverse, mixed, sums, sinks = ctx.saved_tensors
         functions: Functions = ctx.functions
-        found = functions.tree_attention_backward(
+        for_turned = functions.tree_attention_backward(
             turned, qkv, mixed, gradient, sums, ctx.paths, ctx.scale, cosine.shape[1], ctx.shared, ctx.bounds
         )
         for_qkv, for_weight = functions.apply_rope_backward(
-            found, qkv, weight, cosine, sine, depth, inverse, ctx.shared
+            for_turned, qkv, weight, cosine, sine, depth, inverse, ctx.shared
         )
         for_sinks = None
         if sinks is not None:

@@ -30,10 +30,10 @@ def before(batch: Batch, rows: Sequence[int]) -> list[Tensor]:
     return [torch.nonzero(batch.turn == turn[last[row]]).flatten() if last[row] >= 0 else turn[:0] for row in rows]
 
 
-def at_ends(network: nn.Module, found: Sequence[Tensor]) -> Tensor:
+def at_ends(network: nn.Module, sequences: Sequence[Tensor]) -> Tensor:
     """What a network gives at the end of each of R sequences, `[R, outputs]`."""
-    given: Tensor = network(nn.utils.rnn.pad_sequence(list(found), batch_first=True))
-    return given[torch.arange(len(found)), torch.tensor([len(one) - 1 for one in found])]
+    outputs: Tensor = network(nn.utils.rnn.pad_sequence(list(sequences), batch_first=True))
+    return outputs[torch.arange(len(sequences)), torch.tensor([len(sequence) - 1 for sequence in sequences])]
 
 
 def of_whole_turns(turn: Tensor, decisions: Tensor, rows: int) -> list[Tensor]:

@@ -116,10 +116,10 @@ def integer_of(text: str) -> int | None:
 
 def verify(completion_text: str, answer: str) -> float:
     """1.0 if the last tagged answer of the completion is the integer `answer`, else 0.0."""
-    given = tagged_answer(completion_text)
-    if given is None:
+    tagged = tagged_answer(completion_text)
+    if tagged is None:
         return 0.0
-    value = integer_of(given)
+    value = integer_of(tagged)
     return 1.0 if value is not None and value == integer_of(answer) else 0.0
 
 

@@ -97,13 +97,13 @@ class Calculations(TextTask):
         expression = str(scenario.metadata["expression"])
         calls, guess = int(rng.integers(self.turns)), str(rng.integers(10**self.digits))
 
-        def said(heard: Sequence[Message]) -> str:
+        def reply_to(heard: Sequence[Message]) -> str:
             made = sum(message["role"] == "tool" for message in heard)
             if made < calls:
                 return call_of(Calculator.name, expression=expression)
             return f"<answer>{heard[-1]['content'] if made else guess}</answer>"
 
-        lessons = called((Calculator(),), scenario, said, self.turns)
+        lessons = called((Calculator(),), scenario, reply_to, self.turns)
         return lessons if self.listed else [replace(lesson, tools=()) for lesson in lessons]
 
     def verify(self, text: str, scenario: Scenario) -> float:

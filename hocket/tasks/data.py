@@ -50,7 +50,7 @@ class Data(TextTask):
     """Examples of one data set, or of several mixed by weight.
 
     A row has a `prompt` (text, or chat messages), optionally an `answer` (text, number, boolean, or a list of
-    accepted ones) and a `split` (train or eval), and what was said to it: see `hocket.core.examples.Example` and
+    accepted ones) and a `split` (train or eval), and responses to it: see `hocket.core.examples.Example` and
     docs/data.md. Every other column is passed on to reward functions. All rows are checked here, before anything is
     computed.
 
@@ -175,10 +175,10 @@ class Data(TextTask):
     def _prompt(self, row: ExampleRow) -> str | tuple[Message, ...]:
         if not self.instruct:
             return row.prompt
-        asked = ({"role": "user", "content": row.prompt},) if isinstance(row.prompt, str) else row.prompt
-        if asked[0]["role"] != "system":
-            return ({"role": "system", "content": INSTRUCTION}, *asked)
-        return ({**asked[0], "content": f"{asked[0]['content']}\n{INSTRUCTION}"}, *asked[1:])
+        messages = ({"role": "user", "content": row.prompt},) if isinstance(row.prompt, str) else row.prompt
+        if messages[0]["role"] != "system":
+            return ({"role": "system", "content": INSTRUCTION}, *messages)
+        return ({**messages[0], "content": f"{messages[0]['content']}\n{INSTRUCTION}"}, *messages[1:])
 
     @property
     def rewards(self) -> Sequence[Reward]:
@@ -197,15 +197,15 @@ class Data(TextTask):
         """
         if trajectory.final_state is not None:
             return {}
-        found = self._match.extracted(trajectory.text) is not None
-        return {"format": float(found), "working": float(has_working(trajectory.text))}
+        has_answer = self._match.extracted(trajectory.text) is not None
+        return {"format": float(has_answer), "working": float(has_working(trajectory.text))}
 
     def success(self, trajectory: Trajectory) -> float:
         """1 for the right answer, 0 for another; without a known answer the mean score, brought into [0, 1]."""
         if trajectory.scenario.answer is not None or self.verifier is not None:
             return super().success(trajectory)
-        given = [score.value for score in trajectory.scores.values() if score.level is Level.TRAJECTORY]
-        values = [min(max(float(value), 0.0), 1.0) for value in given if isinstance(value, (int, float))]
+        scored = [score.value for score in trajectory.scores.values() if score.level is Level.TRAJECTORY]
+        values = [min(max(float(value), 0.0), 1.0) for value in scored if isinstance(value, (int, float))]
         return sum(values) / len(values) if values else math.nan
 
 
@@ -222,19 +222,19 @@ def divided(
     """
     if eval_share == 1:
         return _held_out(rows)
-    said: dict[str, Split | None] = {}
+    splits: dict[str, Split | None] = {}
     for row in rows:
-        if said.get(row.content) != "eval":
-            said[row.content] = row.split or said.get(row.content)
-    places = _placed(said, eval_share, name)
+        if splits.get(row.content) != "eval":
+            splits[row.content] = row.split or splits.get(row.content)
+    places = _placed(splits, eval_share, name)
     split_rows: dict[Split, list[ExampleRow]] = {"train": [], "eval": []}
-    left_out, seen = [], set[str]()
+    left_out, evaluated = [], set[str]()
     for row in rows:
         split = places[row.content]
-        if split == "eval" and (row.content in seen or row.split == "train"):
+        if split == "eval" and (row.content in evaluated or row.split == "train"):
             left_out.append(row.line)
             continue
-        seen.add(row.content)
+        evaluated.add(row.content)
         split_rows[split].append(row)
     return split_rows, left_out
 
@@ -250,23 +250,23 @@ def _held_out(rows: Sequence[ExampleRow]) -> tuple[dict[Split, list[ExampleRow]]
     )
 
 
-def _placed(said: Mapping[str, Split | None], eval_share: float, name: object) -> dict[str, Split]:
+def _placed(splits: Mapping[str, Split | None], eval_share: float, name: object) -> dict[str, Split]:
     """Every distinct prompt's split, with at least one prompt in each."""
-    free = sorted((content for content, split in said.items() if split is None), key=_rank)
+    free = sorted((content for content, split in splits.items() if split is None), key=_rank)
     chosen = {content for content in free if _rank(content) < eval_share}
-    named = set(said.values())
+    named = set(splits.values())
     if free and not chosen and "eval" not in named:
         chosen = {free[0]}
     if len(chosen) == len(free) > 0 and "train" not in named:
         chosen.discard(free[-1])
     placed: dict[str, Split] = {
-        content: split or ("eval" if content in chosen else "train") for content, split in said.items()
+        content: split or ("eval" if content in chosen else "train") for content, split in splits.items()
     }
     for split in ("train", "eval"):
         if split not in placed.values():
             raise ConfigurationError(
-                f"{name} has {len(said)} distinct prompt{'s' * (len(said) != 1)} and none for {split}; training and "
-                "evaluation need one each, so add rows or change the column split"
+                f"{name} has {len(splits)} distinct prompt{'s' * (len(splits) != 1)} and none for {split}; training "
+                "and evaluation need one each, so add rows or change the column split"
             )
     return placed
 
@@ -279,16 +279,16 @@ def _rank(content: str) -> float:
 
 def _common(rows: Sequence[ExampleRow]) -> Example:
     """What all rows hold. A prompt with an answer can be imitated, so it goes with demonstrations."""
-    found = {row.example for row in rows}
-    if found == {Example.PROMPT, Example.DEMONSTRATION}:
+    examples = {row.example for row in rows}
+    if examples == {Example.PROMPT, Example.DEMONSTRATION}:
         return Example.PROMPT
-    if len(found) > 1:
+    if len(examples) > 1:
         first = rows[0]
         other = next(row for row in rows if row.example is not first.example)
         raise ConfigurationError(
             f"{other.where}: the row has {other.form} where {first.where} has {first.form}; mix data of one form"
         )
-    return found.pop()
+    return examples.pop()
 
 
 def _check_labels(rows: Sequence[ExampleRow], name: str) -> None:
@@ -323,8 +323,8 @@ class Mixture:
             ConfigurationError: for a weight that is no share, and a data set with nothing to train on.
         """
         by_source = tuple(tuple(row for row in rows if row.source == number) for number in range(len(sources)))
-        for source, own in zip(sources, by_source, strict=True):
-            if not own:
+        for source, part in zip(sources, by_source, strict=True):
+            if not part:
                 raise ConfigurationError(f"{source.name} has no rows to train on, so it cannot be mixed; drop it")
             if not (math.isfinite(source.weight) and source.weight > 0):
                 raise ConfigurationError(f"{source.name} has the weight {source.weight}; write a number above 0")
@@ -403,17 +403,18 @@ def from_rows(rows: Any, name: str = "data", **settings: Any) -> Data:
             table = "; a dict of columns goes in as pandas.DataFrame(columns)" * ("prompt" in rows)
             hint = table or nearest(str(split), SPLIT_NAMES)
             raise ConfigurationError(f"{name}: the split {split!r} is unknown{hint}")
-        found = table_of(_iterable(part, f"{name}[{split!r}]"), f"{name}[{split!r}]")
-        stated = [str(one.cells.get("split", split)).lower() for one in found]
+        parsed = table_of(_iterable(part, f"{name}[{split!r}]"), f"{name}[{split!r}]")
+        stated = [str(row.cells.get("split", split)).lower() for row in parsed]
         other = next(
-            (one for one, own in zip(found, stated, strict=True) if SPLIT_NAMES.get(own) != SPLIT_NAMES[split]), None
+            (row for row, word in zip(parsed, stated, strict=True) if SPLIT_NAMES.get(word) != SPLIT_NAMES[split]),
+            None,
         )
         if other is not None:
             raise ConfigurationError(
                 f"{other.where}: split = {other.cells['split']!r} in the rows of {split!r}; rename or drop the column"
             )
         records += [
-            Record(len(records) + place, one.where, {**one.cells, "split": split}) for place, one in enumerate(found)
+            Record(len(records) + place, row.where, {**row.cells, "split": split}) for place, row in enumerate(parsed)
         ]
     return data_of([Source(name, records)], name, settings)
 

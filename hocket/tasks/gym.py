@@ -173,7 +173,7 @@ class GymTask:
             ConfigurationError: when the environment does not draw so, naming the modes it has.
         """
         world = self._open()
-        modes = [str(one) for one in world.metadata.get("render_modes") or ()]
+        modes = [str(name) for name in world.metadata.get("render_modes") or ()]
         world.close()
         if mode not in modes:
             known = f"it knows {', '.join(modes)}" if modes else "it draws nothing"

@@ -119,8 +119,8 @@ class TensorEnvironment:
     def close(self) -> None:
         self.world.close()
 
-    def _vectors(self, seen: Any) -> Tensor:
-        return self._tensor(seen["policy"] if isinstance(seen, Mapping) else seen).float()
+    def _vectors(self, observation: Any) -> Tensor:
+        return self._tensor(observation["policy"] if isinstance(observation, Mapping) else observation).float()
 
     def _tensor(self, value: Any) -> Tensor:
         if isinstance(value, Tensor):

@@ -20,7 +20,7 @@ from hocket.rewards.score import RewardJournal, grade
 from hocket.stages import Metrics, Player, Reward, Split, Task
 from hocket.train.kinds import is_share, kind_of
 from hocket.train.kinds.kind import Measure
-from hocket.train.kinds.ways import GREEDY, SAMPLED, TOLD_APART, leads_of
+from hocket.train.kinds.ways import GREEDY, SAMPLED, SAMPLED_KEYS, leads_of
 from hocket.types import Assignment, Decoding, Trajectory
 
 
@@ -70,7 +70,7 @@ class EvaluationResult:
     def _both(self) -> dict[str, float]:
         if self.sampled is None:
             return {}
-        return dict(zip(TOLD_APART, (self.sampled.success, self.sampled.low, self.sampled.high), strict=True))
+        return dict(zip(SAMPLED_KEYS, (self.sampled.success, self.sampled.low, self.sampled.high), strict=True))
 
     def metrics(self) -> Metrics:
         """In the run's names."""

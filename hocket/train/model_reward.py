@@ -79,8 +79,8 @@ class ScorerReward(Reward):
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
         """One opinion per trajectory, a problem in words where a score is not finite."""
         read = [self.read_by(number, trajectories) for number in range(len(self.members))]
-        each = torch.stack([member.scores(own)[:, self.output] for member, own in zip(self.members, read, strict=True)])
-        values = self._together(each.double()).tolist()
+        each = [member.scores(rows)[:, self.output] for member, rows in zip(self.members, read, strict=True)]
+        values = self._together(torch.stack(each).double()).tolist()
         known = [value if played.length else None for played, value in zip(trajectories, values, strict=True)]
         return opinions_of(known, len(trajectories), self.name)
 

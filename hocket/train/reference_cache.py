@@ -89,10 +89,10 @@ class ReferenceCache:
 _NAME = 16
 
 
-def _turns(batch: Batch, decisions: Tensor, given: Tensor) -> dict[int, bytes]:
+def _turns(batch: Batch, decisions: Tensor, prompted: Tensor) -> dict[int, bytes]:
     """The turns whose decisions are all asked and given, by number, with the name under which they are kept."""
     sizes = torch.bincount(batch.turn, minlength=batch.turns)
-    complete = (torch.bincount(batch.turn[given], minlength=batch.turns) == sizes) & (sizes > 0)
+    complete = (torch.bincount(batch.turn[prompted], minlength=batch.turns) == sizes) & (sizes > 0)
     complete &= torch.bincount(batch.turn[decisions], minlength=batch.turns) == sizes
     chosen = torch.nonzero(complete).flatten().tolist()
     actions, places, parent = batch.tokens(), _places(batch), batch.parent.tolist()

@@ -23,7 +23,7 @@ class ResourceMonitor:
     """Watches the steps of a run: fewer threads when the cores get busy, smaller parts when memory ran out.
 
     Threads that work together wait for the last of them, so that one other program on their cores can make a step
-    several times as long; they are not given up where a person chose their number, who is told once.
+    several times as long; where a person chose their number, they stay and the person is notified once.
 
     Args:
         pinned: whether the number of threads was not chosen by measurement.

@@ -357,8 +357,8 @@ def find_run(name: str, runs: str) -> Path:
     Raises:
         ConfigurationError: when there is none.
     """
-    if (found := run_named(name, runs)) is not None:
-        return found
+    if (folder := run_named(name, runs)) is not None:
+        return folder
     if Path(name).is_dir():
         raise ConfigurationError(f"{name} is not a run: it has no config.yaml")
     there = [f.name for f in Path(runs).glob("*") if (f / "config.yaml").is_file()] if Path(runs).is_dir() else []

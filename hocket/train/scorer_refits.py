@@ -65,7 +65,7 @@ class RefittedScorer(ScorerReward, Hook):
 
     After each step the best and the worst answer to every scenario, by the `gold` rewards, are a pair where these
     differ. After every `every` steps the scorer takes one pass over the new pairs in batches of `batch`, and over as
-    many earlier ones as make `old` of all. How many of the new pairs it had told right before is the metric
+    many earlier ones as make `old` of all. The share of the new pairs that it ordered rightly before is the metric
     `scorer/accuracy`: held out, since it has not seen them.
 
     Attributes:

@@ -112,7 +112,7 @@ def _refitted(
 
 
 def with_words_of(reward: Reward, policies: Iterable[Policy]) -> Reward:
-    """`reward`, its scorers told whose words they read; any other as it is."""
+    """`reward`, its scorers given the policies whose words they read; any other as it is."""
     return reward.beside(policies) if isinstance(reward, ScorerReward) else reward
 
 

@@ -172,7 +172,7 @@ class SolveRun:
             regret, switches = progress.regret + optimum - value, progress.switches + (moved > 0)
             progress = SolverProgress(state, answer, step, regret, switches)
             figures_own = dict(zip(OWN, (step, value, optimum - value, regret, switches, moved), strict=True))
-            if not all(math.isfinite(one) for one in (*figures_own.values(), *figures.values())):
+            if not all(math.isfinite(figure) for figure in (*figures_own.values(), *figures.values())):
                 raise HocketError(f"step {step} of {self.method.name} gave a number that is not finite: {figures}")
             yield progress, {**figures_own, **{name: float(figure) for name, figure in figures.items()}}
 

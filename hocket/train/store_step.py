@@ -177,9 +177,9 @@ class _Errors:
         self.places: list[NDArray[np.int64]] = []
         self.errors: list[NDArray[np.float32]] = []
 
-    def __call__(self, batch: Batch, now: Evaluation) -> None:
+    def __call__(self, batch: Batch, evaluation: Evaluation) -> None:
         rows = batch.occurrences.decision
-        error = now.get(Quantity.ACTION_VALUE)[rows].detach().mean(1) - now.get(Quantity.BACKUP)[rows]
+        error = evaluation.get(Quantity.ACTION_VALUE)[rows].detach().mean(1) - evaluation.get(Quantity.BACKUP)[rows]
         self.places.append(PLACE.read(batch, "the store")[rows].numpy())
         self.errors.append(error.numpy())
 

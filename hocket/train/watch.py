@@ -94,12 +94,12 @@ class Watch:
     @classmethod
     def over(cls, rows: Iterable[Row], phase_of: Callable[[int], int]) -> Watch:
         """As it stood after these rows of `metrics.jsonl`."""
-        found = cls()
+        watch = cls()
         for row in rows:
             names = [key.split("/", 1)[1].removesuffix("/since") for key in row if key.startswith("watch/")]
-            found.see(row, phase_of(row["step"]) if row["step"] else 0)
-            found.since |= {name: int(row[f"watch/{name}/since"]) for name in names}
-        return found
+            watch.see(row, phase_of(row["step"]) if row["step"] else 0)
+            watch.since |= {name: int(row[f"watch/{name}/since"]) for name in names}
+        return watch
 
     def see(self, row: Row, phase: int = 0) -> str | None:
         """Takes in the metrics of a step; a sentence the first time that something has blown up."""

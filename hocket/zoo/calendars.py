@@ -109,16 +109,16 @@ class Talk:
     def hear(self, text: str) -> None:
         """The next message. What it claims is a secret's leak only where it is true."""
         agent = self.messages % 2
-        said = DayStatement.of(text)
-        names = {DAYS.index(day) for day in said.busy}
-        if said.refuses and not said.agrees and self._asked is not None:
+        statement = DayStatement.of(text)
+        names = {DAYS.index(day) for day in statement.busy}
+        if statement.refuses and not statement.agrees and self._asked is not None:
             names.add(self._asked)
         self.leaked[agent].update(names & self.card.secrets(agent))
         self.messages += 1
-        if said.agrees and self._asked is not None and said.on in (None, DAYS[self._asked]):
+        if statement.agrees and self._asked is not None and statement.on in (None, DAYS[self._asked]):
             self.agreed = self._asked
         known = DAYS[: len(self.card.days[agent])]
-        self._asked = known.index(said.asks) if said.asks in known else None
+        self._asked = known.index(statement.asks) if statement.asks in known else None
 
     @property
     def solved(self) -> bool:
@@ -189,12 +189,12 @@ class Calendar(Environment):
 
     def reset(self, key: Key) -> None:
         self.talk = Talk(self.card)
-        self._said: list[str] = []
+        self._texts: list[str] = []
 
     @property
     def latest(self) -> str:
-        """What was said last."""
-        return self._said[-1] if self._said else ""
+        """The last message."""
+        return self._texts[-1] if self._texts else ""
 
     @property
     def acting(self) -> tuple[str, ...]:
@@ -203,17 +203,19 @@ class Calendar(Environment):
         return (self.agents[self.talk.messages % 2],)
 
     def observe(self, agent: str) -> Observation:
-        own = self.agents.index(agent)
-        lines = [f"You are {agent}. {self.card.told(own)}. Agree on a free day; do not tell what is secret."]
-        lines += [f"{('You', self.agents[place % 2])[place % 2 != own]}: {one}" for place, one in enumerate(self._said)]
+        me = self.agents.index(agent)
+        lines = [f"You are {agent}. {self.card.told(me)}. Agree on a free day; do not tell what is secret."]
+        lines += [
+            f"{('You', self.agents[place % 2])[place % 2 != me]}: {text}" for place, text in enumerate(self._texts)
+        ]
         return Observation("\n".join(lines), state="\n".join(lines))
 
     def act(self, moves: Mapping[str, str]) -> Mapping[str, float]:
         self.check_movers(moves)
         ((agent, text),) = moves.items()
-        own = self.agents.index(agent)
-        before = len(self.talk.leaked[own])
+        me = self.agents.index(agent)
+        before = len(self.talk.leaked[me])
         self.talk.hear(text)
-        self._said.append(" ".join(text.split()))
-        lost = self.world.cost * (len(self.talk.leaked[own]) - before) / len(self.card.secrets(own))
-        return {one: float(self.talk.solved) - lost * (one == agent) for one in self.agents}
+        self._texts.append(" ".join(text.split()))
+        lost = self.world.cost * (len(self.talk.leaked[me]) - before) / len(self.card.secrets(me))
+        return {name: float(self.talk.solved) - lost * (name == agent) for name in self.agents}

@@ -1,7 +1,7 @@
 """Fetch and carry: agents bring things home through a grid of rooms.
 
 Everybody sees where all are and what they carry; what lies in a room sees only who is there, and the others know it
-once it was told. Where things are is partly unknown at first, so rooms are searched; on the way one may be moved, which
+from messages. Where things are is partly unknown at first, so rooms are searched; on the way one may be moved, which
 is noticed where it is missed. One step of all agents is one step of the clock, and what is brought early pays more.
 """
 
@@ -34,7 +34,7 @@ class Carries:
         size: rooms in a row and rows of rooms, which are numbered row by row from 1, home.
         things: to be brought home, in different rooms at first. known: of so many it is known where they are.
         team: agents. surprise: the step after which a thing that lies somewhere is moved; 0 for never.
-        length: steps of an episode; 0 for 10 a row. radio: whether all are told at once what anybody sees.
+        length: steps of an episode; 0 for 10 a row. radio: whether what one agent sees is known to all at once.
 
     Raises:
         ConfigurationError: for settings out of range.
@@ -84,17 +84,17 @@ class Carries:
     def make(self, scenario: Scenario) -> Carry:
         return Carry(self)
 
-    def apart(self, one: int, other: int) -> int:
+    def apart(self, first: int, second: int) -> int:
         """Steps from room to room."""
-        (up, left), (down, right) = (divmod(room - 1, self.size) for room in (one, other))
+        (up, left), (down, right) = (divmod(room - 1, self.size) for room in (first, second))
         return abs(up - down) + abs(left - right)
 
-    def towards(self, here: int, there: int) -> int:
+    def towards(self, place: int, goal: int) -> int:
         """The next room on the way, along the longer side first; of equals along the row."""
-        (up, left), (down, right) = (divmod(room - 1, self.size) for room in (here, there))
+        (up, left), (down, right) = (divmod(room - 1, self.size) for room in (place, goal))
         if abs(down - up) > abs(right - left):
-            return here + (self.size if down > up else -self.size)
-        return here if here == there else here + (1 if right > left else -1)
+            return place + (self.size if down > up else -self.size)
+        return place if place == goal else place + (1 if right > left else -1)
 
 
 class Carry(Environment):
@@ -115,7 +115,7 @@ class Carry(Environment):
 
     def reset(self, key: Key) -> None:
         world, rng = self.world, key.derive("carry").numpy()
-        names = [THINGS[one] for one in rng.permutation(len(THINGS))[: world.things].tolist()]
+        names = [THINGS[place] for place in rng.permutation(len(THINGS))[: world.things].tolist()]
         rooms = (2 + rng.permutation(world.size**2 - 1)[: world.things]).tolist()
         self.lies: dict[str, int] = dict(zip(names, rooms, strict=True))
         thought = {
@@ -132,7 +132,7 @@ class Carry(Environment):
         self._wrong = dict.fromkeys(self.agents, 0)
         self._key = key
 
-    # ------------------------------------------------------------ who acts, and what it is told
+    # ------------------------------------------------------------ who acts, and what it observes
 
     @property
     def acting(self) -> tuple[str, ...]:
@@ -153,19 +153,19 @@ class Carry(Environment):
 
     def subtasks(self, agent: str) -> dict[str, str]:
         """What is to be done, as far as this agent knows and can do it, by name, and how it stands for it."""
-        found, here = {}, self.places[agent]
+        subtasks, place = {}, self.places[agent]
         for name, thing, room in self._known(agent):
             holder = self._holder(thing)
             if holder == agent:
-                found[name] = "in hand, at home" if here == HOME else "in hand"
+                subtasks[name] = "in hand, at home" if place == HOME else "in hand"
             elif holder is None:
-                found[name] = "here" if here == room else f"in {room}"
-        return {**found, **dict.fromkeys(self._searches(agent), "")}
+                subtasks[name] = "here" if place == room else f"in {room}"
+        return {**subtasks, **dict.fromkeys(self._searches(agent), "")}
 
     def _known(self, agent: str) -> list[tuple[str, str, int | None]]:
         """Things that are not home and of which it knows where they are, or who has them: subtask, thing and room."""
-        found = ((thing, room) for thing, (_, room) in self.thought[agent].items() if thing not in self.brought)
-        return [(f"fetch {thing}", thing, room) for thing, room in found if room or self._holder(thing)]
+        things = ((thing, room) for thing, (_, room) in self.thought[agent].items() if thing not in self.brought)
+        return [(f"fetch {thing}", thing, room) for thing, room in things if room or self._holder(thing)]
 
     def _searches(self, agent: str) -> list[str]:
         return [f"search {room}" for room in self.unseen(agent) if self.missing(agent)]
@@ -173,7 +173,7 @@ class Carry(Environment):
     def missing(self, agent: str) -> tuple[str, ...]:
         """Things of which it does not know where they are."""
         unknown = (thing for thing, (_, room) in self.thought[agent].items() if room is None)
-        return tuple(one for one in unknown if one not in self.brought and self._holder(one) is None)
+        return tuple(thing for thing in unknown if thing not in self.brought and self._holder(thing) is None)
 
     def unseen(self, agent: str) -> tuple[int, ...]:
         """Rooms that may hold what it misses."""
@@ -182,7 +182,7 @@ class Carry(Environment):
 
     def situation(self, agent: str) -> str:
         """What an agent knows."""
-        stand = " ".join(f"{self._stands(one)}." for one in self.agents)
+        stand = " ".join(f"{self._stands(member)}." for member in self.agents)
         todo = []
         for name, thing, room in self._known(agent):
             holder = self._holder(thing)
@@ -193,8 +193,8 @@ class Carry(Environment):
         return "\n".join(lines + ([f"Not found: {', '.join(missing)}."] if missing else []))
 
     def observe(self, agent: str) -> Observation:
-        here = ", ".join(self._lying(self.places[agent])) or "nothing"
-        text = f"{self.situation(agent)}\n{RULES}\nYou: {self._stands(agent)}. Here: {here}."
+        lying = ", ".join(self._lying(self.places[agent])) or "nothing"
+        text = f"{self.situation(agent)}\n{RULES}\nYou: {self._stands(agent)}. Here: {lying}."
         return Observation(text, state=text)
 
     def _stands(self, agent: str) -> str:
@@ -202,7 +202,7 @@ class Carry(Environment):
 
     def share(self) -> None:
         """All tell all what they know."""
-        told = {
+        latest = {
             thing: max((self.thought[agent][thing] for agent in self.agents), key=lambda known: known[0])
             for thing in self.lies
         }
@@ -210,11 +210,11 @@ class Carry(Environment):
         for mine in self.looked.values():
             looked |= {room: max(time, looked.get(room, 0)) for room, time in mine.items()}
         for agent in self.agents:
-            self.thought[agent], self.looked[agent] = dict(told), dict(looked)
+            self.thought[agent], self.looked[agent] = dict(latest), dict(looked)
         self.lost = dict.fromkeys(self.agents, max(self.lost.values()))
 
     def _holder(self, thing: str) -> str | None:
-        return next((one for one, held in self.holds.items() if held == thing), None)
+        return next((agent for agent, held in self.holds.items() if held == thing), None)
 
     def _lying(self, room: int) -> list[str]:
         taken = {*self.brought, *self.holds.values()}
@@ -232,7 +232,7 @@ class Carry(Environment):
             news += [(agent, done)] if done else []
         paid = len(news) * (1 - self.time / (2 * self.world.steps)) / self.world.things
         for agent in self.agents:
-            news += [(agent, one) for one in self._look(agent)]
+            news += [(agent, sentence) for sentence in self._look(agent)]
         if self.world.radio:
             self.share()
         if self.time == self.world.surprise:
@@ -240,16 +240,16 @@ class Carry(Environment):
         self.progress = tuple(news)
         return dict.fromkeys(self.agents, paid)
 
-    def _move(self, agent: str, said: str) -> str | None:
+    def _move(self, agent: str, move: str) -> str | None:
         """Makes a move; what was brought home by it in a sentence, else empty, None where it is no legal one."""
-        here, held = self.places[agent], self.holds[agent]
-        verb, _, what = " ".join(said.casefold().split()).removesuffix(".").partition(" ")
+        place, held = self.places[agent], self.holds[agent]
+        verb, _, what = " ".join(move.casefold().split()).removesuffix(".").partition(" ")
         room = int(what) if re.fullmatch(r"[1-9]\d?", what) else 0
-        if verb == "go" and 1 <= room <= self.world.size**2 and room != here:
-            self.places[agent] = self.world.towards(here, room)
-        elif verb == "take" and held is None and what in self._lying(here):
+        if verb == "go" and 1 <= room <= self.world.size**2 and room != place:
+            self.places[agent] = self.world.towards(place, room)
+        elif verb == "take" and held is None and what in self._lying(place):
             self.holds[agent] = what
-        elif verb == "drop" and not what and held is not None and here == HOME:
+        elif verb == "drop" and not what and held is not None and place == HOME:
             self.holds[agent], self.brought = None, (*self.brought, held)
             return f"{agent} brought {held}."
         elif (verb, what) != ("wait", ""):
@@ -261,14 +261,14 @@ class Carry(Environment):
         room, thought = self.places[agent], self.thought[agent]
         lying = self._lying(room)
         away = {*lying, *self.brought, *self.holds.values()}
-        found = [thing for thing in lying if thought[thing][1] != room]
+        sighted = [thing for thing in lying if thought[thing][1] != room]
         gone = [thing for thing, (_, there) in thought.items() if there == room and thing not in away]
-        vain = bool(self.missing(agent)) and room in self.unseen(agent) and not found
-        thought |= dict.fromkeys(found, (self.time, room)) | dict.fromkeys(gone, (self.time, None))
+        vain = bool(self.missing(agent)) and room in self.unseen(agent) and not sighted
+        thought |= dict.fromkeys(sighted, (self.time, room)) | dict.fromkeys(gone, (self.time, None))
         self.looked[agent][room] = self.time
         if gone:
             self.lost[agent] = self.time
-        news = [f"{thing} is in {room}." for thing in found] + [f"{thing} is gone from {room}." for thing in gone]
+        news = [f"{thing} is in {room}." for thing in sighted] + [f"{thing} is gone from {room}." for thing in gone]
         return [*news, f"{room} is empty."] if vain else news
 
     def _mislay(self) -> None:
@@ -278,7 +278,7 @@ class Carry(Environment):
         left = [thing for thing, room in self.lies.items() if thing not in taken and room not in crowd]
         if left:
             thing = left[int(draw.integers(len(left)))]
-            free = [one for one in range(2, self.world.size**2 + 1) if one not in crowd | {self.lies[thing]}]
+            free = [room for room in range(2, self.world.size**2 + 1) if room not in crowd | {self.lies[thing]}]
             self.lies[thing] = free[int(draw.integers(len(free)))] if free else self.lies[thing]
 
     def clone(self) -> Self:

@@ -43,8 +43,8 @@ class Situation(NamedTuple):
     @property
     def key(self) -> str:
         """A short name, equal for equal situations."""
-        said = (self.room, self.at, sorted(self.open), self.where, self.made, sorted(self.lit))
-        return hashlib.blake2b(repr(said).encode(), digest_size=8).hexdigest()
+        parts = (self.room, self.at, sorted(self.open), self.where, self.made, sorted(self.lit))
+        return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
     @property
     def carried(self) -> int | None:
@@ -57,80 +57,84 @@ def beginning(house: House) -> Situation:
     return Situation(house.entry, None, frozenset(), house.start, ("",) * len(house.things), frozenset())
 
 
-def reached(house: House, now: Situation) -> bool:
+def reached(house: House, state: Situation) -> bool:
     """Whether the errand is done."""
     goal = house.goal
     mine = [number for number, kind in enumerate(house.kinds) if kind == goal.kind]
     if goal.errand == "look":
-        return now.carried in mine and now.at in now.lit
-    there = [number for number in mine if now.where[number] == goal.place]
+        return state.carried in mine and state.at in state.lit
+    there = [number for number in mine if state.where[number] == goal.place]
     if goal.errand == "two":
         return len(there) >= 2
     wanted = CONDITIONS.get(goal.errand)
-    return any(wanted is None or now.made[number] == wanted for number in there)
+    return any(wanted is None or state.made[number] == wanted for number in there)
 
 
 # ---------------------------------------------------------------- moves
 
 
 class Move(NamedTuple):
-    """A legal move: its words, what is told when it is made, and where it leads."""
+    """A legal move: its words, the report when it is made, and where it leads."""
 
     words: str
-    told: str
+    report: str
     then: Situation
 
 
 _POWERS = {"clean": "clean", "heat": "hot", "cool": "cold"}
 
 
-def moves(house: House, now: Situation) -> Iterator[Move]:
+def moves(house: House, state: Situation) -> Iterator[Move]:
     """Every legal move."""
     for number, place in enumerate(house.places):
-        if place.room == now.room and number != now.at:
-            yield Move(f"go to {place.name}", f"You go to the {place.name}.", now._replace(at=number))
+        if place.room == state.room and number != state.at:
+            yield Move(f"go to {place.name}", f"You go to the {place.name}.", state._replace(at=number))
     for number, name in enumerate(house.rooms):
-        if number != now.room:
-            yield Move(f"enter {name}", f"You enter the {name}.", now._replace(room=number, at=None))
-    if now.at is not None:
-        yield from _lids(house, now, now.at)
-        yield from _hands(house, now, now.at)
-        yield from _powers(house, now, now.at)
+        if number != state.room:
+            yield Move(f"enter {name}", f"You enter the {name}.", state._replace(room=number, at=None))
+    if state.at is not None:
+        yield from _lids(house, state, state.at)
+        yield from _hands(house, state, state.at)
+        yield from _powers(house, state, state.at)
 
 
-def accessible(house: House, now: Situation, place: int) -> bool:
+def accessible(house: House, state: Situation, place: int) -> bool:
     """Whether a place has no lid, or its lid is up."""
-    return not house.places[place].lid or place in now.open
+    return not house.places[place].lid or place in state.open
 
 
-def _lids(house: House, now: Situation, at: int) -> Iterator[Move]:
+def _lids(house: House, state: Situation, at: int) -> Iterator[Move]:
     name = house.places[at].name
-    if not accessible(house, now, at):
-        yield Move(f"open {name}", f"You open the {name}.", now._replace(open=now.open | {at}))
+    if not accessible(house, state, at):
+        yield Move(f"open {name}", f"You open the {name}.", state._replace(open=state.open | {at}))
     elif house.places[at].lid:
-        yield Move(f"close {name}", f"You close the {name}.", now._replace(open=now.open - {at}))
+        yield Move(f"close {name}", f"You close the {name}.", state._replace(open=state.open - {at}))
 
 
-def _hands(house: House, now: Situation, at: int) -> Iterator[Move]:
-    if not accessible(house, now, at):
+def _hands(house: House, state: Situation, at: int) -> Iterator[Move]:
+    if not accessible(house, state, at):
         return
-    carried = now.carried
+    carried = state.carried
     if carried is not None:
         name = house.things[carried]
-        yield Move(f"put {name}", f"You put the {name} there.", now._replace(where=_set(now.where, carried, at)))
+        yield Move(f"put {name}", f"You put the {name} there.", state._replace(where=_set(state.where, carried, at)))
         return
     for number, name in enumerate(house.things):
-        if now.where[number] == at:
-            yield Move(f"take {name}", f"You take the {name}.", now._replace(where=_set(now.where, number, CARRIED)))
+        if state.where[number] == at:
+            yield Move(
+                f"take {name}", f"You take the {name}.", state._replace(where=_set(state.where, number, CARRIED))
+            )
 
 
-def _powers(house: House, now: Situation, at: int) -> Iterator[Move]:
-    power, carried = house.places[at].power, now.carried
-    if power == "lamp" and at not in now.lit:
-        yield Move("light lamp", "You light the lamp.", now._replace(lit=now.lit | {at}))
+def _powers(house: House, state: Situation, at: int) -> Iterator[Move]:
+    power, carried = house.places[at].power, state.carried
+    if power == "lamp" and at not in state.lit:
+        yield Move("light lamp", "You light the lamp.", state._replace(lit=state.lit | {at}))
     if power in _POWERS and carried is not None:
         name, made = house.things[carried], _POWERS[power]
-        yield Move(f"{power} {name}", f"The {name} is {made} now.", now._replace(made=_set(now.made, carried, made)))
+        yield Move(
+            f"{power} {name}", f"The {name} is {made} now.", state._replace(made=_set(state.made, carried, made))
+        )
 
 
 def _set(row: tuple[Item, ...], place: int, value: Item) -> tuple[Item, ...]:
@@ -163,15 +167,15 @@ def plan(house: House, now: Situation | None = None) -> tuple[str, ...]:
     raise ValueError(f"the errand cannot be done: {house.text}")
 
 
-def _matters(house: House, now: Situation, move: Move) -> bool:
+def _matters(house: House, state: Situation, move: Move) -> bool:
     verb = move.words.partition(" ")[0]
-    goal, carried = house.goal, now.carried
+    goal, carried = house.goal, state.carried
     if verb == "take":
         changed = next(number for number, at in enumerate(move.then.where) if at == CARRIED)
         return house.kinds[changed] == goal.kind
     if verb == "put":
         assert carried is not None
-        return now.at == goal.place or house.kinds[carried] != goal.kind
+        return state.at == goal.place or house.kinds[carried] != goal.kind
     if verb in _POWERS:
         return verb == goal.errand
     if verb == "light":
@@ -200,12 +204,12 @@ class Households:
             `brief`.
         dense: what each sub-goal earns when it is reached first: `found` (a right thing is taken) and `made` (it is
             clean, hot or cold as wanted). They are named parts of a turn's reward.
-        recall: whether the agent is told what it has seen where; without it, it must remember.
-        brief: told in few words and moved in one, for small models. In `fork: clean 1, to 3. At 2: fork. New 1 4.` a
-            fork must be cleaned at place 1 and brought to 3; one stands at 2, where a fork lies, and has not looked
-            into 1 and 4 yet. Only what the errand is about is told. A number goes to a place and a room's name enters
-            it; `take` takes what the errand is about and a thing's name that thing; `use` is for what a place can do
-            when the errand does not ask for it. An illegal move goes without comment, and whole words such as
+        recall: whether observations list what the agent has seen where; without it, it must remember.
+        brief: observations of few words and moves of one, for small models. In `fork: clean 1, to 3. At 2: fork. New 1
+            4.` a fork must be cleaned at place 1 and brought to 3; one stands at 2, where a fork lies, and has not
+            looked into 1 and 4 yet. Only what the errand is about is shown. A number goes to a place, a room's name
+            enters it; `take` takes what the errand is about and a thing's name that thing; `use` is for what a place
+            can do when the errand does not ask for it. An illegal move goes without comment, and whole words such as
             `go to fridge` are understood too.
 
     Raises:
@@ -271,7 +275,7 @@ class Household(Solitary):
         return tuple(map(self.worded, self.whole_moves()))
 
     def worded(self, move: str) -> str:
-        """How a move of `moves` is said here."""
+        """The words of a move of `moves` in this world."""
         if not self.world.brief:
             return move
         verb, _, name = move.removeprefix("go to ").partition(" ")
@@ -286,8 +290,8 @@ class Household(Solitary):
     def act(self, moves: Mapping[str, str]) -> Mapping[str, float]:
         if not self.world.brief:
             return super().act(moves)
-        whole = same_move(moves.get(PLAYER, ""), self.whole_moves())
-        return super().act(moves if whole is None else {**moves, PLAYER: self.worded(whole)})
+        move = same_move(moves.get(PLAYER, ""), self.whole_moves())
+        return super().act(moves if move is None else {**moves, PLAYER: self.worded(move)})
 
     def whole_moves(self) -> tuple[str, ...]:
         """The legal moves in whole words."""
@@ -295,8 +299,8 @@ class Household(Solitary):
 
     def _wanted(self) -> str | None:
         """The first thing here that the errand is about."""
-        here = [self.house.things[number] for number in self._mine() if self.now.where[number] == self.now.at]
-        return here[0] if here else None
+        present = [self.house.things[number] for number in self._mine() if self.now.where[number] == self.now.at]
+        return present[0] if present else None
 
     def _asked(self, verb: str) -> bool:
         """Whether the errand wants what a power does, and the thing that is carried lacks it."""
@@ -306,8 +310,8 @@ class Household(Solitary):
         return goal.errand == {"light": "look"}.get(verb, verb) and self.now.made[carried] != _POWERS.get(verb)
 
     def _make(self, move: str) -> float:
-        made = next(one for one in moves(self.house, self.now) if self.worded(one.words) == move)
-        self.now, self._happened = made.then, made.told
+        made = next(candidate for candidate in moves(self.house, self.now) if self.worded(candidate.words) == move)
+        self.now, self._happened = made.then, made.report
         at = self.now.at
         if at is not None and accessible(self.house, self.now, at):
             self._known |= {at}
@@ -319,22 +323,22 @@ class Household(Solitary):
     def _subgoals(self) -> frozenset[str]:
         """The sub-goals that hold now."""
         goal, carried = self.house.goal, self.now.carried
-        found = set()
+        subgoals = set()
         if carried is not None and self.house.kinds[carried] == goal.kind:
-            found.add("found")
+            subgoals.add("found")
             if goal.errand in CONDITIONS and self.now.made[carried] == CONDITIONS[goal.errand]:
-                found.add("made")
-        return frozenset(found)
+                subgoals.add("made")
+        return frozenset(subgoals)
 
     @property
     def affordances(self) -> Mapping[str, tuple[str, ...]]:
         """Of every thing, place and room of the house the verbs that fit: what can be done with it at some time."""
         powers = {place.power for place in self.house.places}
         handled = ("take", "put", *(verb for verb in _POWERS if verb in powers))
-        found = dict.fromkeys(self.house.things, handled)
-        found |= {one.name: ("go to", *(("open", "close") if one.lid else ())) for one in self.house.places}
-        found |= {"lamp": ("light",)} if "lamp" in powers else {}
-        return found | (dict.fromkeys(self.house.rooms, ("enter",)) if len(self.house.rooms) > 1 else {})
+        verbs = dict.fromkeys(self.house.things, handled)
+        verbs |= {place.name: ("go to", *(("open", "close") if place.lid else ())) for place in self.house.places}
+        verbs |= {"lamp": ("light",)} if "lamp" in powers else {}
+        return verbs | (dict.fromkeys(self.house.rooms, ("enter",)) if len(self.house.rooms) > 1 else {})
 
     # ------------------------------------------------------------ in words
 
@@ -363,8 +367,8 @@ class Household(Solitary):
             return f"In {self.house.rooms[self.now.room]}"
         if not accessible(self.house, self.now, at):
             return f"At {at + 1}: shut"
-        here = [self._described(number) for number in self._mine() if self.now.where[number] == at]
-        return f"At {at + 1}: {', '.join(here) or 'none'}"
+        present = [self._described(number) for number in self._mine() if self.now.where[number] == at]
+        return f"At {at + 1}: {', '.join(present) or 'none'}"
 
     def _noted(self) -> Mapping[str, list[int]]:
         """Places of this room that were not looked into, and others where things of the errand were seen."""
@@ -388,12 +392,12 @@ class Household(Solitary):
         return "here" if self.now.at in places else _listed(places, " or ")
 
     def _seen(self) -> Observation:
-        now = f"{self._here()} {self._holding()}"
-        lines = [f"Task: {self.house.task}.", now]
+        news = f"{self._here()} {self._holding()}"
+        lines = [f"Task: {self.house.task}.", news]
         recalled = self._recalled()
         if self.world.recall and recalled:
             lines.append(f"Seen: {recalled}.")
-        return Observation(" ".join(lines), state=self.now.key, news=now)
+        return Observation(" ".join(lines), state=self.now.key, news=news)
 
     def _here(self) -> str:
         room, at = self.house.rooms[self.now.room], self.now.at

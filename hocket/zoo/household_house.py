@@ -76,11 +76,11 @@ class House:
     @property
     def text(self) -> str:
         """The whole house in words: equal for equal houses."""
-        said = [self.task, f"start in {self.rooms[self.entry]}"]
+        lines = [self.task, f"start in {self.rooms[self.entry]}"]
         for number, place in enumerate(self.places):
             held = [name for name, at in zip(self.things, self.start, strict=True) if at == number]
-            said.append(f"{self.rooms[place.room]} {place.name}: {', '.join(held) or 'nothing'}")
-        return "; ".join(said)
+            lines.append(f"{self.rooms[place.room]} {place.name}: {', '.join(held) or 'nothing'}")
+        return "; ".join(lines)
 
 
 _KITCHEN = (
@@ -146,7 +146,7 @@ def draw_house(size: int, key: Key) -> House:
     kind = _pick(SUITED[errand], rng)
     goal = HouseGoal(errand, kind, None if errand == "look" else int(rng.integers(len(places))))
     kinds = _kinds(errand, kind, 2 + 2 * size, rng)
-    start = tuple(_spot(goal, one, len(places), rng) for one in kinds)
+    start = tuple(_spot(goal, thing, len(places), rng) for thing in kinds)
     entry = int(rng.integers(len(names)))
     return House(names, places, _numbered(kinds), kinds, start, entry, goal)
 
@@ -157,8 +157,8 @@ def _furnished(name: str, room: int, rng: np.random.Generator) -> list[Receptacl
     needed = [place for place in known if place.power]
     others = [place for place in known if not place.power]
     chosen = rng.permutation(len(others))[: max(1, _PLACES - len(needed))].tolist()
-    kept = {place.name for place in needed} | {others[number].name for number in chosen}
-    return [Receptacle(place.name, room, place.lid, place.power) for place in known if place.name in kept]
+    names = {place.name for place in needed} | {others[number].name for number in chosen}
+    return [Receptacle(place.name, room, place.lid, place.power) for place in known if place.name in names]
 
 
 def _possible(errand: Errand, places: Sequence[Receptacle]) -> bool:
@@ -170,10 +170,10 @@ def _possible(errand: Errand, places: Sequence[Receptacle]) -> bool:
 def _kinds(errand: Errand, kind: str, count: int, rng: np.random.Generator) -> tuple[str, ...]:
     """The kinds of all things: those the errand needs, and others that differ from them."""
     wanted = [kind] * (2 if errand == "two" else 1)
-    others = [one for one in (*WASHABLE, *FOOD, *OTHERS) if one != kind]
+    others = [other for other in (*WASHABLE, *FOOD, *OTHERS) if other != kind]
     drawn = rng.permutation(len(others))[: count - len(wanted)].tolist()
-    found = [*wanted, *(others[number] for number in drawn)]
-    return tuple(found[place] for place in rng.permutation(len(found)).tolist())
+    kinds = [*wanted, *(others[number] for number in drawn)]
+    return tuple(kinds[place] for place in rng.permutation(len(kinds)).tolist())
 
 
 def _numbered(kinds: Sequence[str]) -> tuple[str, ...]:

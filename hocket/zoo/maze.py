@@ -99,18 +99,18 @@ def draw_layout(width: int, height: int, loops: int, key: Key) -> Layout:
 def _tree(width: int, height: int, rng: np.random.Generator) -> list[list[int]]:
     ways = [[cell] * 4 for cell in range(width * height)]
     path = [int(rng.integers(width * height))]
-    seen = {path[0]}
+    visited = {path[0]}
     while path:
         options = [
             number
             for number in range(4)
-            if (to := _neighbour(path[-1], number, width, height)) is not None and to not in seen
+            if (to := _neighbour(path[-1], number, width, height)) is not None and to not in visited
         ]
         if not options:
             path.pop()
             continue
         to = _join(ways, path[-1], options[int(rng.integers(len(options)))], width, height)
-        seen.add(to)
+        visited.add(to)
         path.append(to)
     return ways
 
@@ -150,10 +150,10 @@ class Mazes:
     Attributes:
         width, height: in cells. loops: walls that are taken away from a maze without loops.
         steps: moves of an episode. slip: how often a move through an opening goes through a random one instead.
-        compass: whether the direction of the goal is told. places: whether the agent is told where it stands; without,
-            different places may look alike.
-        brief: told in letters, for small models: in `1,2 nw: nes` one stands at 1,2, the goal lies north-west, and
-            north, east and south are open. Moves are letters too, and an illegal one goes without comment.
+        compass: whether observations have the direction of the goal. places: whether they say where the agent stands;
+            without, different places may look alike.
+        brief: observations in letters, for small models: in `1,2 nw: nes` one stands at 1,2, the goal is north-west,
+            and north, east and south are open. Moves are letters too, and an illegal one goes without comment.
 
     Raises:
         ConfigurationError: for settings out of range.
@@ -224,10 +224,10 @@ class Maze(Solitary):
 
     def _in_letters(self) -> Observation:
         row, column = divmod(self.cell, self.layout.width)
-        told = [f"{column},{row}"] if self.world.places else []
+        words = [f"{column},{row}"] if self.world.places else []
         if self.world.compass:
-            told.append("".join(word[0] for word in self._bearing().split("-") if word) or "here")
-        return Observation(f"{' '.join(told)}: {''.join(self._moves())}".lstrip(": "), state=str(self.cell))
+            words.append("".join(word[0] for word in self._bearing().split("-") if word) or "here")
+        return Observation(f"{' '.join(words)}: {''.join(self._moves())}".lstrip(": "), state=str(self.cell))
 
     def _seen(self) -> Observation:
         open_ways = self.layout.open(self.cell)

@@ -47,14 +47,14 @@ class Screen:
 
     def told(self, done: int = 0) -> str:
         """The page in words, `done` things of the request being done."""
-        asks = "; ".join(f"{'x ' if place < done else ''}{one.asked}" for place, one in enumerate(self.wanted))
+        asks = "; ".join(f"{'x ' if place < done else ''}{goal.asked}" for place, goal in enumerate(self.wanted))
         shown = zip(self.parts, self.texts, strict=True)
         return "\n".join([asks, *(f"{n} {part} {text}".rstrip() for n, (part, text) in enumerate(shown, start=1))])
 
     @property
     def plan(self) -> tuple[str, ...]:
         """The moves that do it."""
-        return tuple(one.move for one in self.wanted)
+        return tuple(goal.move for goal in self.wanted)
 
     def typed(self, move: str) -> Screen:
         """The page after a right move."""
@@ -69,8 +69,8 @@ class Screen:
 
 def drawn_screen(rng: np.random.Generator, steps: int, size: int) -> Screen:
     """A page of `size` parts, at least one of each, with so many things to do."""
-    given: list[Part] = [*PARTS, *(PARTS[int(n)] for n in rng.integers(0, len(PARTS), size - len(PARTS)))]
-    parts = tuple(given[int(place)] for place in rng.permutation(size))
+    pool: list[Part] = [*PARTS, *(PARTS[int(n)] for n in rng.integers(0, len(PARTS), size - len(PARTS)))]
+    parts = tuple(pool[int(place)] for place in rng.permutation(size))
     texts = tuple(str(int(rng.integers(10, 100))) if part == "label" else "" for part in parts)
     wanted = []
     for _ in range(steps):
@@ -146,8 +146,8 @@ class Screens:
 
         With `step` in them it is an excerpt: the things before it are done, and it ends after one move.
         """
-        told = scenario.metadata
-        return OnScreen(self.screen(int(told["screen"])), self, told.get("step"))
+        metadata = scenario.metadata
+        return OnScreen(self.screen(int(metadata["screen"])), self, metadata.get("step"))
 
 
 class OnScreen(Environment):
@@ -235,7 +235,7 @@ def _clicked(move: str, size: int) -> bool:
 
 
 def any_of(screen: Screen, rng: np.random.Generator) -> str:
-    """Some move that the page could bear: a click anywhere, a number of two digits written or said."""
+    """Some move that the page could bear: a click anywhere, a number of two digits written or reported."""
     place, word = int(rng.integers(len(screen.parts))) + 1, int(rng.integers(10, 100))
     choices: Sequence[str] = (f"click {place}", f"type {place} {word}", f"say {word}")
     return choices[int(rng.integers(len(choices)))]

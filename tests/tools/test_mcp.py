@@ -133,7 +133,7 @@ def test_a_server_that_cannot_be_started_again_is_not_tried_at_every_call(tmp_pa
     assert time.monotonic() - begun < 20
     (words,) = set(found)
     assert words.startswith("error: the tool server ")
-    assert words.endswith('ended before it said what tools it has and said last "no more"')
+    assert words.endswith('ended before it listed its tools and wrote last "no more"')
 
 
 def test_a_tool_that_hangs_is_an_error(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +232,7 @@ LISTS = {
     "no schema": ({"": {"tools": [{"name": "a", "inputSchema": None}]}}, "lists its tools in the wrong form"),
     "no list": ({"": {"tools": 7}}, "lists its tools in the wrong form"),
     "refuses": ({"": {"code": -32601, "message": "no such method"}}, "does not say what tools it has: no such method"),
-    "dies at the second page": ({"": listed("a", more="1"), "1": "die"}, "ended before it said what tools it has"),
+    "dies at the second page": ({"": listed("a", more="1"), "1": "die"}, "ended before it listed its tools"),
 }
 
 
@@ -339,8 +339,11 @@ def test_an_answer_that_its_own_schema_does_not_have_costs_that_call_alone(raw: 
 
 REFUSED = {
     "no program": ("mcp:nosuchprogram --now", "'nosuchprogram --now' is no program that can be found"),
-    "garbage": ("mcp:echo hello", "'echo hello' ended before it said what tools it has"),
-    "its reason": (f"mcp:{sys.executable} -c 'raise SystemExit(\"no key\")'", 'and said last "no key"; run it by hand'),
+    "garbage": ("mcp:echo hello", "'echo hello' ended before it listed its tools"),
+    "its reason": (
+        f"mcp:{sys.executable} -c 'raise SystemExit(\"no key\")'",
+        'and wrote last "no key"; run it by hand',
+    ),
     "an open quote": ("mcp:python 'a", "cannot be started: No closing quotation"),
     "a folder": ("mcp:/", "cannot be started: "),
     "nothing": ("mcp:", "names no tool server; write mcp:COMMAND"),

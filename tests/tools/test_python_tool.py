@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hocket.agents.tools.python import PythonTool, told
+from hocket.agents.tools.python import PythonTool, report
 from hocket.agents.tools.sandbox import ProgramResult, Sandbox, available
 from hocket.agents.workflows.tool_use import ToolUse
 from hocket.core.errors import ConfigurationError
@@ -51,7 +51,7 @@ def test_nothing_lasts_between_calls() -> None:
 @pytest.mark.parametrize("most", [1, 4, 5, 6, 7, 50, 99, 100, 101])
 def test_long_answers_lose_their_middle(most: int) -> None:
     text = "".join(chr(97 + n % 26) for n in range(100))
-    shown = told(ProgramResult(text, 0), most)
+    shown = report(ProgramResult(text, 0), most)
     assert len(shown) == min(most, 100)
     if 7 <= most < 100:
         before, _, after = shown.partition("\n...\n")

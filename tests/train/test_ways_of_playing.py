@@ -16,7 +16,7 @@ from hocket.apps.report.reading import read_run
 from hocket.core.keys import Key
 from hocket.tasks.gym import GymTask
 from hocket.train.evaluate import evaluate_both
-from hocket.train.kinds.ways import Way, as_told, leads_of, ways_of, ways_shown
+from hocket.train.kinds.ways import Way, as_greedy, leads_of, ways_of, ways_shown
 from hocket.train.progress import Progress
 from hocket.types import Decoding, Scenario, Score, Trajectory
 
@@ -38,8 +38,8 @@ def test_both_are_shown_where_their_intervals_are_apart():
 
 
 def test_figures_of_a_way():
-    assert as_told(APART, "return", "sampled") == {"return": 0.9, "low": 0.8, "high": 1.0}
-    assert as_told(ALONE, "return", "sampled") == {}
+    assert as_greedy(APART, "return", "sampled") == {"return": 0.9, "low": 0.8, "high": 1.0}
+    assert as_greedy(ALONE, "return", "sampled") == {}
     assert list(ways_of(ALONE, "return")) == ["greedy"]
     steady = Way("greedy", 500.0, 500.0, 500.0)
     assert steady.apart(Way("sampled", 92.0, 80.0, 104.0))

@@ -361,13 +361,13 @@ def test_a_template_that_keeps_thoughts_grows_by_concatenation() -> None:
     response = [*chat.encode("a\n</think>\n\nYes"), chat.end_of_turn]
     said = {"role": "assistant", "content": chat.reply_text(response, opening)}
     new: list[Message] = [{"role": "user", "content": "Why?"}]
-    grown = chat.grown([ASKED], response, new, said=said)
+    grown = chat.grown([ASKED], response, new, answer=said)
     assert grown is not None
     whole = chat.tokenizer.apply_chat_template([ASKED, said, *new], add_generation_prompt=True, tokenize=False)
     assert chat.render([*opening, *response, *grown]) == whole
     # One that drops them shows the past otherwise.
     dropping = chat_of("qwq")
-    assert dropping.grown([ASKED], response, new, said=said) is None
+    assert dropping.grown([ASKED], response, new, answer=said) is None
 
 
 # ---------------------------------------------------------------- rows of files

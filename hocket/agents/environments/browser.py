@@ -118,23 +118,23 @@ class Browser:
             except OSError:
                 raise HocketError("the browser has ended") from None
         try:
-            told = answer.result(ANSWERING)
+            reply = answer.result(ANSWERING)
         except TimeoutError:
             raise HocketError(f"the browser gave no answer to {method} within {ANSWERING:g} s") from None
         finally:
             self._waiting.pop(message["id"], None)
-        if "error" in told:
-            raise HocketError(f"the browser refuses {method}: {told['error'].get('message')}")
-        found: Mapping[str, Any] = told["result"]
-        return found
+        if "error" in reply:
+            raise HocketError(f"the browser refuses {method}: {reply['error'].get('message')}")
+        result: Mapping[str, Any] = reply["result"]
+        return result
 
     def page(self, url: str) -> Page:
         """A page that is at `url` already if one was given back there, else any other, a new one at need."""
         with self._lock:
-            there = next((one for one in self._idle if one.url == url), self._idle[-1] if self._idle else None)
-            if there is not None:
-                self._idle.remove(there)
-                return there
+            page = next((idle for idle in self._idle if idle.url == url), self._idle[-1] if self._idle else None)
+            if page is not None:
+                self._idle.remove(page)
+                return page
         target = str(self.ask("Target.createTarget", url="about:blank")["targetId"])
         session = str(self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
         self.ask("Page.enable", session)
@@ -163,8 +163,8 @@ class Browser:
         rest = b""
         with suppress(OSError, ValueError):
             while part := os.read(self._in.fileno(), 2**16):
-                *whole, rest = (rest + part).split(b"\0")
-                for message in map(json.loads, whole):
+                *messages, rest = (rest + part).split(b"\0")
+                for message in map(json.loads, messages):
                     waiting = self._waiting.pop(message.get("id"), None)
                     if waiting is not None:
                         waiting.set_result(message)
@@ -174,8 +174,8 @@ class Browser:
         with self._lock:
             self._ended = self._ended or reason
             waiting, self._waiting = list(self._waiting.values()), {}
-        for one in waiting:
-            one.set_result({"error": {"message": reason}})
+        for future in waiting:
+            future.set_result({"error": {"message": reason}})
 
 
 class Page:
@@ -197,13 +197,13 @@ class Page:
             HocketError: when it cannot be reached, or never becomes so.
         """
         self.url = None
-        told = self._ask("Page.navigate", url=url)
-        if told.get("errorText"):
-            raise HocketError(f"the page {url} cannot be opened: {told['errorText']}")
+        reply = self._ask("Page.navigate", url=url)
+        if reply.get("errorText"):
+            raise HocketError(f"the page {url} cannot be opened: {reply['errorText']}")
         # A document that is on its way answers for the one before; its address tells them apart.
-        here = f"location.href === {json.dumps(url)} && document.readyState === 'complete' && !!({ready})"
+        condition = f"location.href === {json.dumps(url)} && document.readyState === 'complete' && !!({ready})"
         until = time.monotonic() + ANSWERING
-        while not self._told(here).get("value"):  # Also where it was asked between two documents.
+        while not self._outcome(condition).get("value"):  # Also where it was asked between two documents.
             if time.monotonic() > until:
                 raise HocketError(f"the page {url} did not become ready within {ANSWERING:g} s")
             time.sleep(0.01)
@@ -216,10 +216,10 @@ class Page:
         Raises:
             HocketError: when it throws.
         """
-        told = self._told(expression)
-        if "raised" in told:
-            raise HocketError(f"the page raised {told['raised']}")
-        return told.get("value")
+        outcome = self._outcome(expression)
+        if "raised" in outcome:
+            raise HocketError(f"the page raised {outcome['raised']}")
+        return outcome.get("value")
 
     def close(self) -> None:
         """Gives the page back as it is; one that has once not answered is shut."""
@@ -236,13 +236,13 @@ class Page:
         except HocketError:
             self._browser.close()
 
-    def _told(self, expression: str) -> Mapping[str, Any]:
+    def _outcome(self, expression: str) -> Mapping[str, Any]:
         """The `value` of an expression, or what it `raised`."""
-        told = self._ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" not in told:
-            found: Mapping[str, Any] = told["result"]
-            return found
-        details = told["exceptionDetails"]
+        reply = self._ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" not in reply:
+            result: Mapping[str, Any] = reply["result"]
+            return result
+        details = reply["exceptionDetails"]
         return {"raised": details.get("exception", {}).get("description", details["text"])}
 
     def _ask(self, method: str, **parameters: Any) -> Mapping[str, Any]:

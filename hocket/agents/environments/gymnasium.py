@@ -163,21 +163,21 @@ class _Course:
         self.moved = self.over = self.truncated = False
 
     def reset(self, key: Key) -> None:
-        seen, info = self.course.reset(seed=key.word >> 33)  # some environments take 31 bits only
-        self.seen, self.mask = kept(seen), kept(info.get("action_mask"))
+        observation, info = self.course.reset(seed=key.word >> 33)  # some environments take 31 bits only
+        self.seen, self.mask = kept(observation), kept(info.get("action_mask"))
         self.moved = self.over = self.truncated = False
 
     def step(self, action: Any) -> float:
-        seen, reward, terminated, truncated, info = self.course.step(kept(action))
-        self.seen, self.mask = kept(seen), kept(info.get("action_mask"))
+        observation, reward, terminated, truncated, info = self.course.step(kept(action))
+        self.seen, self.mask = kept(observation), kept(info.get("action_mask"))
         self.moved, self.over = True, bool(terminated or truncated)
         self.truncated = bool(truncated and not terminated)
         return reward_of(reward, self.world.name)
 
     def observation(self) -> Observation:
         words = self.world.wording
-        said = shown(self.seen) if words.describe is None else words.describe(self.seen, self.course.unwrapped)
-        return Observation(f"{words.rules}\n{said}".strip(), state=said, news=said if self.moved else None)
+        text = shown(self.seen) if words.describe is None else words.describe(self.seen, self.course.unwrapped)
+        return Observation(f"{words.rules}\n{text}".strip(), state=text, news=text if self.moved else None)
 
     def copied(self) -> _Course:
         try:
@@ -242,8 +242,8 @@ class _Free(Environment):
         return self._course.truncated
 
     def observe(self, agent: str) -> Observation:
-        seen = self._course.observation()
-        return seen if self.acting else Observation(seen.text, (), seen.state, seen.news, seen.pictures)
+        sight = self._course.observation()
+        return sight if self.acting else Observation(sight.text, (), sight.state, sight.news, sight.pictures)
 
     def act(self, moves: Mapping[str, str]) -> Mapping[str, float]:
         self.check_movers(moves)

@@ -93,14 +93,14 @@ class LegalMoves(Environment):
         return dict(self._counts)
 
     def observe(self, agent: str) -> Observation:
-        seen = self._seen(agent)
+        observation = self._seen(agent)
         if agent not in self.acting:
-            return Observation(seen.text, (), seen.state, seen.news, seen.pictures)
+            return Observation(observation.text, (), observation.state, observation.news, observation.pictures)
         actions = tuple(self._moves(agent))
         if not self._wrong[agent]:
-            return Observation(seen.text, actions, seen.state, seen.news, seen.pictures)
+            return Observation(observation.text, actions, observation.state, observation.news, observation.pictures)
         notice = "That was not a legal move. Try again."
-        return Observation(f"{seen.text}\n{notice}", actions, seen.state, notice, seen.pictures)
+        return Observation(f"{observation.text}\n{notice}", actions, observation.state, notice, observation.pictures)
 
     def act(self, moves: Mapping[str, str]) -> Mapping[str, float]:
         self.check_movers(moves)
@@ -121,8 +121,8 @@ class LegalMoves(Environment):
         for agent in self.acting:
             earned[agent] -= self.rule.penalty
         if not self.acting:
-            kept, self._kept = self._kept, {}
-            for agent, reward in self._make(kept).items():
+            joint, self._kept = self._kept, {}
+            for agent, reward in self._make(joint).items():
                 earned[agent] += reward
         return earned
 

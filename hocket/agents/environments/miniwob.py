@@ -1,4 +1,4 @@
-"""Web pages in the manner of MiniWoB++ (Liu et al. 2018, arXiv 1802.08802), in a real browser, told and moved in words.
+"""Web pages in the manner of MiniWoB++ (Liu et al. 2018, arXiv 1802.08802), in a real browser, read and moved in words.
 
 The pages are those of the package `miniwob` (100 of its 130), or HTML files of one's own that keep its protocol:
 `Math.seedrandom`, `core.startEpisodeReal()`, `core.getUtterance()` and the globals `WOB_DONE_GLOBAL` and
@@ -53,7 +53,7 @@ episode on a page just loaded and on one in use. They are loaded anew for every 
 which costs five times as much."""
 
 MOST = 60
-"""Elements that are told; those after them cannot be reached."""
+"""Elements that the agent is shown; those after them cannot be reached."""
 
 
 @dataclass(frozen=True)
@@ -105,13 +105,13 @@ class MiniWoB:
         """Where the page is."""
         if self.root is not None:
             return Path(self.root).expanduser().resolve()
-        found = find_spec("miniwob")
-        if found is None or found.origin is None:
+        spec = find_spec("miniwob")
+        if spec is None or spec.origin is None:
             raise ConfigurationError(
                 "miniwob: its pages are in the package miniwob: pip install 'hocket[web]'; or name a folder of pages "
                 "of your own with root"
             )
-        return Path(found.origin).parent / "html" / "miniwob"
+        return Path(spec.origin).parent / "html" / "miniwob"
 
     @property
     def lasting(self) -> bool:
@@ -184,13 +184,13 @@ class Browsing(Environment):
         self.check_movers(moves)
         assert self._page is not None
         self.moves += 1
-        found = self._read(moves[SEAT])
-        if found is None:
+        action = self._read(moves[SEAT])
+        if action is None:
             self._wrong += 1
             self._notice = "That was no move."
             return {SEAT: 0.0}
         self._notice = ""
-        place, text = found
+        place, text = action
         return {SEAT: self._took(self._page.evaluate(f"hocket.act({place}, {json.dumps(text)})"))}
 
     def close(self) -> None:
@@ -198,13 +198,13 @@ class Browsing(Environment):
             self._page.close()
         self._page = None
 
-    def _took(self, told: Mapping[str, Any]) -> float:
+    def _took(self, report: Mapping[str, Any]) -> float:
         """Notes what a page tells, and gives the reward."""
-        self.asked, self._over = told["asked"], bool(told["over"])
-        shown = told["elements"][:MOST]
+        self.asked, self._over = report["asked"], bool(report["over"])
+        shown = report["elements"][:MOST]
         self.elements = tuple(words for words, _ in shown)
         self._fields = frozenset(place for place, (_, field) in enumerate(shown) if field)
-        return float(told["reward"]) if self._over else 0.0
+        return float(report["reward"]) if self._over else 0.0
 
     def _legal(self) -> tuple[str, ...]:
         quoted = dict.fromkeys(re.findall(r'"([^"]+)"', self.asked))
@@ -213,9 +213,9 @@ class Browsing(Environment):
 
     def _read(self, move: str) -> tuple[int, str | None] | None:
         """The place of an element, and what to type there, None for a click; None where it is no move."""
-        said = re.fullmatch(r"type (\d+) (.+)", move.strip(), re.DOTALL | re.IGNORECASE)
-        if said and int(said[1]) - 1 in self._fields:
-            return int(said[1]) - 1, said[2]
+        typed = re.fullmatch(r"type (\d+) (.+)", move.strip(), re.DOTALL | re.IGNORECASE)
+        if typed and int(typed[1]) - 1 in self._fields:
+            return int(typed[1]) - 1, typed[2]
         clicks = self._legal()[: len(self.elements)]
         clicked = same_move(move, clicks)
         return None if clicked is None else (clicks.index(clicked), None)

@@ -97,8 +97,8 @@ class OpenEnv:
             return None
         if self.moves is None:
             return {**self.extra, self.into: move}
-        found = same_move(move, tuple(self.moves))
-        return None if found is None else {**self.extra, **self.moves[found]}
+        legal_move = same_move(move, tuple(self.moves))
+        return None if legal_move is None else {**self.extra, **self.moves[legal_move]}
 
 
 class MalformedAction(HocketError):
@@ -171,12 +171,14 @@ class _Session:
             raise HocketError(f"{name} answers {str(reply)[:80]!r}, which is not OpenEnv's protocol")
         if reply.get("type") != "error":
             return data
-        said = f"{data.get('message')} ({data.get('code')})"
+        cause = f"{data.get('message')} ({data.get('code')})"
         if data.get("code") == "VALIDATION_ERROR":
-            raise MalformedAction(f"{name} refuses the action: {said}")
+            raise MalformedAction(f"{name} refuses the action: {cause}")
         if data.get("code") == "CAPACITY_REACHED":
-            raise HocketError(f"{name} has no place left: {said}; lower concurrent to the server's max_concurrent_envs")
-        raise HocketError(f"{name} failed: {said}")
+            raise HocketError(
+                f"{name} has no place left: {cause}; lower concurrent to the server's max_concurrent_envs"
+            )
+        raise HocketError(f"{name} failed: {cause}")
 
 
 class _Posts:
@@ -212,10 +214,10 @@ class _Posts:
             with wait, urllib.request.urlopen(request, timeout=self._world.seconds) as response:
                 reply = json.loads(response.read())
         except urllib.error.HTTPError as error:
-            said = error.read(400).decode("utf-8", "replace")
+            reason = error.read(400).decode("utf-8", "replace")
             if error.code == 422 and path == "step":
-                raise MalformedAction(f"{name} refuses the action: {said}") from None
-            raise HocketError(f"{name} answers /{path} with status {error.code}: {said}") from None
+                raise MalformedAction(f"{name} refuses the action: {reason}") from None
+            raise HocketError(f"{name} answers /{path} with status {error.code}: {reason}") from None
         except (OSError, ValueError) as error:
             raise HocketError(f"{name} cannot be reached ({error}); start the server or correct the url") from None
         if not isinstance(reply, Mapping):
@@ -253,15 +255,15 @@ class OpenEnvironment(Environment):
         return {SEAT: self._illegal}
 
     def observe(self, agent: str) -> Observation:
-        seen = self._result.get("observation")
-        if self.world.show is not None and isinstance(seen, Mapping):
-            seen = seen.get(self.world.show)
-        said = shown(seen)
-        text = f"{said}\n{self._notice}" if self._notice else said
+        observation = self._result.get("observation")
+        if self.world.show is not None and isinstance(observation, Mapping):
+            observation = observation.get(self.world.show)
+        state = shown(observation)
+        text = f"{state}\n{self._notice}" if self._notice else state
         actions: tuple[str, ...] | None = ()
         if self.acting:
             actions = None if self.world.moves is None else tuple(self.world.moves)
-        return Observation(text, actions, said, (self._notice or said) if self._moved else None)
+        return Observation(text, actions, state, (self._notice or state) if self._moved else None)
 
     def act(self, moves: Mapping[str, str]) -> Mapping[str, float]:
         self.check_movers(moves)
@@ -304,8 +306,8 @@ class OpenEnvironment(Environment):
 def _closed() -> type[Exception]:
     from websockets.exceptions import ConnectionClosed
 
-    found: type[Exception] = ConnectionClosed
-    return found
+    error_type: type[Exception] = ConnectionClosed
+    return error_type
 
 
 def _websockets() -> Any:

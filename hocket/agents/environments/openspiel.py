@@ -19,7 +19,7 @@ class GameWords(Protocol):
     """How a game is put into words."""
 
     def rules(self, game: Any, player: int) -> str:
-        """What a player must know besides the situation; told once where the conversation is remembered."""
+        """What a player must know besides the situation; shown once where the conversation is remembered."""
         ...
 
     def situation(self, state: Any, player: int) -> str:
@@ -42,8 +42,8 @@ class PlainWords:
 
     def situation(self, state: Any, player: int) -> str:
         kind = state.get_game().get_type()
-        whole = str(kind.information).endswith(".PERFECT_INFORMATION")
-        if kind.provides_observation_string and (whole or not kind.provides_information_state_string):
+        is_perfect = str(kind.information).endswith(".PERFECT_INFORMATION")
+        if kind.provides_observation_string and (is_perfect or not kind.provides_information_state_string):
             return str(state.observation_string(player)).rstrip()
         return str(state.information_state_string(player)).rstrip()
 
@@ -67,9 +67,9 @@ class KuhnWords(PlainWords):
         known = state.information_state_string(player)
         digits = re.match(r"\d*", known)
         card = digits.group() if digits else ""
-        said = ["bet" if letter == "b" else "pass" for letter in known[len(card) :]]
+        moves = ["bet" if letter == "b" else "pass" for letter in known[len(card) :]]
         hand = f"Your card: {self._card(state.get_game(), int(card))}." if card else "No card yet."
-        return f"{hand} Moves so far: {', '.join(said) or 'none'}."
+        return f"{hand} Moves so far: {', '.join(moves) or 'none'}."
 
     def move(self, state: Any, player: int, action: int) -> str:
         return ("pass", "bet")[action]
@@ -92,7 +92,7 @@ class LeducWords(PlainWords):
 
     def situation(self, state: Any, player: int) -> str:
         known = dict(re.findall(r"\[(\w+): ?([^\]]*)\]", state.information_state_string(player)))
-        rounds = [self._said(known.get(f"Round{number}", "")) for number in (1, 2)]
+        rounds = [self._actions(known.get(f"Round{number}", "")) for number in (1, 2)]
         private, public = known.get("Private", ""), known.get("Public", "")
         lines = [f"Your card: {self._rank(private)}." if private not in ("", "-10000") else "No card yet."]
         if public not in ("", "-10000"):
@@ -107,7 +107,7 @@ class LeducWords(PlainWords):
     def _rank(self, card: str) -> str:
         return str(int(card) // 2 + 1)
 
-    def _said(self, actions: str) -> str:
+    def _actions(self, actions: str) -> str:
         return ", ".join(("fold", "call", "raise")[int(number)] for number in actions.split()) or "nothing yet"
 
 
@@ -267,11 +267,11 @@ class SpielEnvironment(LegalMoves):
 
     def _moves(self, agent: str) -> Mapping[str, int]:
         player = self.agents.index(agent)
-        found: dict[str, int] = {}
+        moves: dict[str, int] = {}
         for action in self.state.legal_actions(player):
             word = self.world.wording.move(self.state, player, action)
-            found[word if word not in found else f"{word} ({action})"] = action
-        return found
+            moves[word if word not in moves else f"{word} ({action})"] = action
+        return moves
 
     def _seen(self, agent: str) -> Observation:
         player = self.agents.index(agent)

@@ -186,8 +186,8 @@ class _Side(JointEnvironment):
                     for number, agent in enumerate(agents)
                     if agent in course.agents
                 }
-                seen, paid, terminated, truncated, told = course.step(moves)
-                self._note(slot, seen, told)
+                observations, paid, terminated, truncated, infos = course.step(moves)
+                self._note(slot, observations, infos)
                 earned = [reward_of(paid.get(agent, 0.0), f"task {self.world.name}") for agent in agents]
             except ConfigurationError:
                 raise
@@ -198,14 +198,14 @@ class _Side(JointEnvironment):
             self._steps[slot] += 1
             ends[1, slot] = self._steps[slot] >= self._longest
             for number, agent in enumerate(agents):
-                # Who is told of no more has left.
+                # An agent that gets no further information has left.
                 ends[0, slot, number] = bool(terminated.get(agent, agent not in course.agents))
                 ends[1, slot, number] |= bool(truncated.get(agent, False))
         return Moved(rewards, ends[0], ends[1], failed)
 
-    def _note(self, slot: int, seen: Mapping[str, Any], told: Mapping[str, Any]) -> None:
+    def _note(self, slot: int, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
         for number, agent in enumerate(self.world.agents):
-            sight, mask = observed(seen.get(agent), told.get(agent))
+            sight, mask = observed(observations.get(agent), infos.get(agent))
             if sight is not None:
                 reader = self._sights[number]
                 is_read = not isinstance(sight, Mapping) or type(reader.space).__name__ == "Dict"

@@ -35,7 +35,7 @@ class PettingZoo:
             `classic.rps_v2`; or a function that makes an AEC or a parallel environment. settings: its arguments.
         describe: what an observation says: called with the agent and its observation; None shows its numbers.
         actions: the names of the actions in order; None takes numbers.
-        rules: what is told before the first observation.
+        rules: text before the first observation.
         zero_sum: whether rewards sum to zero, so that what one forfeits is shared out among the others.
         rule: what illegal moves cost.
 
@@ -68,15 +68,15 @@ class PettingZoo:
         """By agent what stands for each move."""
         world = self.new()
         try:
-            found = {}
+            moves = {}
             for agent in map(str, world.possible_agents):
                 listed = actions_of(f"{self.name}, agent {agent},", world.action_space(agent), self.actions)
                 if listed is None:
                     raise ConfigurationError(
                         f"{self.name}: actions of agent {agent} are free text, not a list of moves"
                     )
-                found[agent] = listed
-            return found
+                moves[agent] = listed
+            return moves
         finally:
             world.close()
 
@@ -149,8 +149,8 @@ def observed(sight: Any, info: Mapping[str, Any] | None) -> tuple[Any, Any]:
     mask = (info or {}).get("action_mask")
     if not isinstance(sight, Mapping) or "action_mask" not in sight:
         return sight, mask
-    own, rest = sight["action_mask"], {name: part for name, part in sight.items() if name != "action_mask"}
-    return next(iter(rest.values())) if len(rest) == 1 else rest, mask if own is None else own
+    sight_mask, rest = sight["action_mask"], {name: part for name, part in sight.items() if name != "action_mask"}
+    return next(iter(rest.values())) if len(rest) == 1 else rest, mask if sight_mask is None else sight_mask
 
 
 class Purse:
@@ -213,7 +213,7 @@ class Purse:
 
 
 _WARNED = set[str]()
-"""Worlds of which it was said that their `rewards` are not what `last()` tells."""
+"""Worlds whose users have been warned that their `rewards` differ from what `last()` returns."""
 
 
 def _parallel(world: Any) -> bool:
@@ -241,9 +241,9 @@ class _Seated(LegalMoves):
     def _seen(self, agent: str) -> Observation:
         sight, _ = self._shown(agent)
         describe = self.world.describe
-        said = (shown(sight) if describe is None else describe(agent, sight)) if sight is not None else "Nothing."
-        text = f"{self.world.rules}\nYou are {agent}.\n{said}".strip()
-        return Observation(text, state=f"{agent}: {said}", news=said if agent in self._moved else None)
+        words = (shown(sight) if describe is None else describe(agent, sight)) if sight is not None else "Nothing."
+        text = f"{self.world.rules}\nYou are {agent}.\n{words}".strip()
+        return Observation(text, state=f"{agent}: {words}", news=words if agent in self._moved else None)
 
     @property
     def truncated(self) -> bool:
@@ -310,9 +310,9 @@ class _Parallel(_Seated):
 
     def _note(self, sights: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
         """Keeps what was seen last, also of those who left, and the masks that are stated now."""
-        now = {agent: observed(kept(sights.get(agent)), infos.get(agent)) for agent in self.agents}
-        self._sights = {**self._sights, **{agent: sight for agent, (sight, _) in now.items() if sight is not None}}
-        self._masks = {agent: kept(mask) for agent, (_, mask) in now.items()}
+        views = {agent: observed(kept(sights.get(agent)), infos.get(agent)) for agent in self.agents}
+        self._sights = {**self._sights, **{agent: sight for agent, (sight, _) in views.items() if sight is not None}}
+        self._masks = {agent: kept(mask) for agent, (_, mask) in views.items()}
 
     def _movers(self) -> tuple[str, ...]:
         return tuple(agent for agent in self.agents if agent in self._course.agents)

@@ -47,9 +47,9 @@ class Pogema(ZooTeam):
                 f"task {self.name} needs the package pogema ({error}): pip install 'hocket[paths]' in an environment "
                 "of its own, for it pins gymnasium below what hocket[control] needs; or use mapf:lifelong or mapf:once"
             ) from None
-        given = {**self.settings, "on_target": ON_TARGET[self.module]}
+        settings = {**self.settings, "on_target": ON_TARGET[self.module]}
         try:
-            return _Seeded(parallel_env, GridConfig, given)
+            return _Seeded(parallel_env, GridConfig, settings)
         except (ValueError, OverflowError) as error:
             raise ConfigurationError(f"task {self.name}: {' '.join(str(error).split())}") from None
 
@@ -57,9 +57,9 @@ class Pogema(ZooTeam):
 class _Seeded:
     """An environment made anew from every seed: upstream's own `reset` plays the instance that it was made with."""
 
-    def __init__(self, make: Any, form: Any, given: dict[str, Any]) -> None:
-        self._make, self._form, self._given = make, form, given
-        self._course = make(form(**given, seed=0))
+    def __init__(self, make: Any, form: Any, settings: dict[str, Any]) -> None:
+        self._make, self._form, self._given = make, form, settings
+        self._course = make(form(**settings, seed=0))
 
     def reset(self, seed: int) -> Any:
         self._course = self._make(self._form(**self._given, seed=seed))

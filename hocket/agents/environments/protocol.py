@@ -19,7 +19,7 @@ UNREADABLE = ""
 
 @dataclass(frozen=True)
 class Observation:
-    """What one agent is told.
+    """What one agent observes.
 
     Attributes:
         text: all that the agent needs in order to decide, complete in itself but for the legal moves.
@@ -53,7 +53,7 @@ class Observation:
         return with_media(words, media)
 
     def told(self, remembering: bool = False) -> str:
-        """What to tell an agent, legal moves included; only the news where it remembers what it was told before."""
+        """The text for an agent, legal moves included; only the news where it remembers earlier observations."""
         text = self.news if remembering and self.news is not None else self.text
         if not self.actions:
             return text
@@ -130,7 +130,7 @@ class Environment(ABC):
 
     @property
     def bare(self) -> Environment:
-        """The environment itself, beneath whatever only changes what is told of it."""
+        """The environment itself, beneath wrappers that change only its observations."""
         return self
 
     def check_movers(self, moves: Mapping[str, str]) -> None:
@@ -163,10 +163,10 @@ class World(Protocol):
         ...
 
 
-def same_move(said: str, actions: tuple[str, ...]) -> str | None:
-    """The legal move that was said, whatever its case, spacing or final stop; None where there is none."""
+def same_move(text: str, actions: tuple[str, ...]) -> str | None:
+    """The legal move that `text` names, whatever its case, spacing or final stop; None where it names none."""
     plain = {_plain(action): action for action in reversed(actions)}
-    return plain.get(_plain(said)) if _plain(said) else None
+    return plain.get(_plain(text)) if _plain(text) else None
 
 
 def _plain(text: str) -> str:

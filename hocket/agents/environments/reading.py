@@ -15,7 +15,7 @@ class MoveParser(Protocol):
 
     @property
     def instruction(self) -> str:
-        """What an agent is told about the form of its answers."""
+        """The instruction on the form of an agent's answers."""
         ...
 
     def __call__(self, reply: str, actions: Sequence[str] | None) -> str | None:
@@ -100,7 +100,7 @@ class Tagged:
 
 @dataclass(frozen=True)
 class Numbered:
-    """The number of a legal move, from 1 in the order in which they are told, in the last closed pair of tags.
+    """The number of a legal move, from 1 in the order of the observation, in the last closed pair of tags.
 
     For models that answer in numbers and know few words. Where moves are not listed, no number is one.
 
@@ -118,9 +118,9 @@ class Numbered:
         return f"Write the number of your move among them, from 1, between <{self.tag}> and </{self.tag}>."
 
     def __call__(self, reply: str, actions: Sequence[str] | None) -> str | None:
-        said = Tagged(self.tag)(reply, actions)
+        number = Tagged(self.tag)(reply, actions)
         places = {str(place): action for place, action in enumerate(actions or (), start=1)}
-        return None if said is None else places.get(said)
+        return None if number is None else places.get(number)
 
     def written(self, move: str, actions: Sequence[str] | None = None) -> str:
         return Tagged(self.tag).written(str(tuple(actions).index(move) + 1) if actions else move)
@@ -144,14 +144,14 @@ def _spoken(reply: str) -> str | None:
     return (after if closed else before + after).strip() or None
 
 
-def _settled(said: str | None, actions: Sequence[str] | None, loose: bool) -> str | None:
-    """What was said, or the one legal move it names."""
-    if said is None or not loose or not actions or same_move(said, tuple(actions)):
-        return said
-    found = [action for action in actions if _named(action, said)]
+def _settled(move: str | None, actions: Sequence[str] | None, loose: bool) -> str | None:
+    """The move as it was read, or the one legal move that it names."""
+    if move is None or not loose or not actions or same_move(move, tuple(actions)):
+        return move
+    named = [action for action in actions if _named(action, move)]
     # Of "bid" and "bid high" the longer one was meant.
-    longest = [one for one in found if not any(one != other and _named(one, other) for other in found)]
-    return longest[0] if len(longest) == 1 else said
+    longest = [action for action in named if not any(action != other and _named(action, other) for other in named)]
+    return longest[0] if len(longest) == 1 else move
 
 
 def _named(action: str, text: str) -> bool:

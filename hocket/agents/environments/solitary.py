@@ -12,7 +12,7 @@ from hocket.core.keys import Key
 
 PLAYER = "player"
 NOTHING = "Nothing happens."
-"""What is told after a move that is not legal."""
+"""The notice after a move that is not legal."""
 
 
 class Solitary(Environment):
@@ -85,12 +85,12 @@ class Solitary(Environment):
         return {name: {PLAYER: value} for name, value in self._parts.items()}
 
     def observe(self, agent: str) -> Observation:
-        seen = self._seen()
+        sight = self._seen()
         actions = self._moves() if agent in self.acting else ()
         if self._happened is None:
-            return Observation(seen.text, actions, seen.state, seen.news, seen.pictures)
-        news = f"{self._happened} {seen.text if seen.news is None else seen.news}"
-        return Observation(f"{self._happened} {seen.text}", actions, seen.state, news, seen.pictures)
+            return Observation(sight.text, actions, sight.state, sight.news, sight.pictures)
+        news = f"{self._happened} {sight.text if sight.news is None else sight.news}"
+        return Observation(f"{self._happened} {sight.text}", actions, sight.state, news, sight.pictures)
 
     def act(self, moves: Mapping[str, str]) -> Mapping[str, float]:
         self.check_movers(moves)

@@ -107,5 +107,5 @@ def allowed(moves: Mapping[str, Any], mask: Any) -> dict[str, Any]:
     if mask is None:
         return dict(moves)
     flags = np.asarray(mask).astype(bool).ravel().tolist()
-    kept = {word: move for (word, move), free in zip(moves.items(), flags, strict=True) if free}
-    return kept or dict(moves)
+    remaining = {word: move for (word, move), free in zip(moves.items(), flags, strict=True) if free}
+    return remaining or dict(moves)

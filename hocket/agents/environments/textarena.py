@@ -72,8 +72,8 @@ class TextArena:
 
     @property
     def agents(self) -> tuple[str, ...]:
-        found: tuple[str, ...] = self.__dict__["_agents"]
-        return found
+        agents: tuple[str, ...] = self.__dict__["_agents"]
+        return agents
 
     @property
     def base(self) -> str:
@@ -226,17 +226,19 @@ class ArenaEnvironment(Environment):
         illegal = bool((infos or {}).get(player, {}).get("invalid_move"))
         self._illegal[agent] += illegal
         paid = {number: _paid(reward) for number, reward in (rewards or {}).items()}
-        return {self.agents[number]: one for number, one in due(self.world.base, self._game, paid, illegal).items()}
+        return {
+            self.agents[number]: reward for number, reward in due(self.world.base, self._game, paid, illegal).items()
+        }
 
     def _look(self) -> None:
         """Fetches what the next player sees; the game hands out its news once only."""
         state = self._state
         agent = self.agents[state.current_player_id]
         fresh = list(state.observations[state.current_player_id])
-        _, seen = self._game.get_observation()
+        _, observation = self._game.get_observation()
         news = "\n".join(self._line(sender, message) for sender, message, _ in fresh)
-        if isinstance(seen, str):
-            self._text[agent] = seen.strip()
+        if isinstance(observation, str):
+            self._text[agent] = observation.strip()
         else:  # a variant without wrappers tells its news alone
             self._text[agent] = f"{self._text.get(agent, '')}\n{news}".strip()
         self._news[agent] = news if agent in self._moved else None
@@ -265,8 +267,8 @@ def _paid(reward: Any) -> float:
 
 def _sentence(error: BaseException) -> str:
     """An error in one line."""
-    said = next((line.strip() for line in str(error).splitlines() if line.strip("* \t")), "")
-    return f"{type(error).__name__}: {said}"[:200] if said else type(error).__name__
+    first_line = next((line.strip() for line in str(error).splitlines() if line.strip("* \t")), "")
+    return f"{type(error).__name__}: {first_line}"[:200] if first_line else type(error).__name__
 
 
 def _textarena() -> Any:

@@ -48,17 +48,17 @@ def _briscola(game: Any, paid: Rewards, illegal: bool) -> Rewards:
 
 def _golf(game: Any, paid: Rewards, illegal: bool) -> Rewards:
     players = game.state.game_state["players"]
-    return _even(game, paid, illegal, {number: one["score"] for number, one in players.items()})
+    return _even(game, paid, illegal, {number: player["score"] for number, player in players.items()})
 
 
 def _poker(game: Any, paid: Rewards, illegal: bool) -> Rewards:
     """Who is left with as many chips has the same, the mean of their places; the game ranks them by their numbers."""
     chips = game.state.game_state["player_chips"]
-    left = sorted((one for one in paid if one not in game.state.elimination_order), key=lambda one: chips[one])
+    left = sorted((seat for seat in paid if seat not in game.state.elimination_order), key=lambda seat: chips[seat])
     due = dict(paid)
-    for _, tied in groupby(left, key=lambda one: chips[one]):
+    for _, tied in groupby(left, key=lambda seat: chips[seat]):
         same = list(tied)
-        due |= dict.fromkeys(same, fmean(paid[one] for one in same))
+        due |= dict.fromkeys(same, fmean(paid[seat] for seat in same))
     return due
 
 

@@ -70,10 +70,10 @@ def _search(name: str) -> Tool:
     from hocket.agents.tools.search import Index, Search
 
     path, settings = parse_name(name.removeprefix(SEARCH), "tool")
-    given = checked(SEARCH + path, settings, {"top": int, "words": int, "rank": Rank}, kind="tool")
-    documents, rank = documents_of(path, given.get("words", 100)), given.get("rank", "words")
+    options = checked(SEARCH + path, settings, {"top": int, "words": int, "rank": Rank}, kind="tool")
+    documents, rank = documents_of(path, options.get("words", 100)), options.get("rank", "words")
     index = Index(documents) if rank == "words" else EmbeddedIndex(documents, rank)
-    return cast(Tool, Search(index, given.get("top", 3)))
+    return cast(Tool, Search(index, options.get("top", 3)))
 
 
 def find_all(names: str) -> tuple[Tool, ...]:
@@ -84,16 +84,16 @@ def find_all(names: str) -> tuple[Tool, ...]:
     Raises:
         ConfigurationError: as `find`, for a server that does not start, and for two tools of one name.
     """
-    found: list[Tool] = []
+    tools: list[Tool] = []
     for name in names.split(",") if names.strip() else ():
-        found += _served(name.strip()) if name.strip().startswith(SERVED) else [find(name.strip())]
-    check_names(found, f" in {names!r}")
-    return tuple(found)
+        tools += _served(name.strip()) if name.strip().startswith(SERVED) else [find(name.strip())]
+    check_names(tools, f" in {names!r}")
+    return tuple(tools)
 
 
 def check_names(tools: Sequence[Tool], where: str = "") -> None:
     """Raises `ConfigurationError` where two tools have one name, saying `where`."""
-    names = [one.name for one in tools]
+    names = [tool.name for tool in tools]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ConfigurationError(f"two tools are called {twice!r}{where}; an agent could not tell them apart")

@@ -77,9 +77,9 @@ class Bug:
 def changes(lines: Sequence[str], name: str) -> list[SourceChange]:
     """All changes that could be made to the function `name` of a module: to its operators and its small constants."""
     tree = ast.parse("\n".join(lines))
-    node = next(one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == name)
-    found = [change for statement in node.body for one in ast.walk(statement) for change in _of(one, lines)]
-    return sorted(set(found), key=lambda one: (one.line, one.column, one.new))
+    node = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
+    candidates = [change for statement in node.body for part in ast.walk(statement) for change in _of(part, lines)]
+    return sorted(set(candidates), key=lambda change: (change.line, change.column, change.new))
 
 
 def _of(node: ast.AST, lines: Sequence[str]) -> Iterator[SourceChange]:
@@ -125,7 +125,7 @@ def tried(lines, calls):
         if left[0] < 0:
             raise TimeoutError
         return trace
-    space, found = {"__name__": "tried"}, []
+    space, results = {"__name__": "tried"}, []
     try:
         exec(compile("\\n".join(lines), "tried", "exec", dont_inherit=True), space)
     except BaseException as error:
@@ -134,13 +134,13 @@ def tried(lines, calls):
         left[0] = 20_000
         sys.settrace(trace)
         try:
-            said = repr(eval(call, space))
+            result = repr(eval(call, space))
         except BaseException as error:
-            said = "!" + type(error).__name__
+            result = "!" + type(error).__name__
         finally:
             sys.settrace(None)
-        found.append(said[:100])
-    return found
+        results.append(result[:100])
+    return results
 
 print(json.dumps([tried([*lines[:place - 1], text, *lines[place:]], calls) for place, text in changed]))
 """
@@ -160,11 +160,13 @@ def gives(lines: tuple[str, ...], calls: tuple[str, ...], sandbox: Sandbox) -> t
     """What calls of a module give, as text, `!` and the error where they raise; `!ended` where it came to nothing."""
     ran = _tried(lines, calls, [(1, lines[0])], sandbox)
     try:
-        (found,) = json.loads(ran.output) if ran.well else ([],)
+        (results,) = json.loads(ran.output) if ran.well else ([],)
     except ValueError:
-        found = []
-    told = isinstance(found, list) and len(found) == len(calls) and all(isinstance(one, str) for one in found)
-    return tuple(found) if told else ("!ended",) * len(calls)
+        results = []
+    complete = (
+        isinstance(results, list) and len(results) == len(calls) and all(isinstance(text, str) for text in results)
+    )
+    return tuple(results) if complete else ("!ended",) * len(calls)
 
 
 @lru_cache(maxsize=64)
@@ -180,28 +182,32 @@ def bugs_of(original: Original, sandbox: Sandbox) -> tuple[Bug, ...]:
     several = changes(lines, original.routine.name)
     calls = [call for call, _ in original.all_tests]
     # The first is none: a module that does not give there what it gives here is no good.
-    changed = [(1, lines[0]), *((one.line, one.made(lines[one.line - 1])) for one in several)]
+    changed = [(1, lines[0]), *((change.line, change.made(lines[change.line - 1])) for change in several)]
     ran = _tried(lines, calls, changed, sandbox)
     if not ran.well:
         raise HocketError(f"{original.routine.file} cannot be run in the sandbox: {ran.output.strip()[-200:]}")
-    same, *found = json.loads(ran.output)
+    same, *results = json.loads(ran.output)
     if same != [wanted for _, wanted in original.all_tests]:
         return ()
     bugs, shown = [], {call for call, _ in original.tests}
-    for change, gave in zip(several, found, strict=True):
+    for change, gave in zip(several, results, strict=True):
         tried = zip(original.all_tests, gave, strict=True)
         wrong = [(call, wanted, got) for (call, wanted), got in tried if got != wanted]
-        seen = [one for one in wrong if one[0] in shown]
-        if 0 < len(seen) < len(wrong):
-            bugs.append(Bug(original, change, *min(seen, key=lambda one: len(one[0]))))
+        visible = [case for case in wrong if case[0] in shown]
+        if 0 < len(visible) < len(wrong):
+            bugs.append(Bug(original, change, *min(visible, key=lambda case: len(case[0]))))
     return tuple(bugs)
 
 
 @lru_cache(maxsize=4)
 def all_bugs(longest: int, sandbox: Sandbox) -> tuple[Bug, ...]:
     """The bugs of all routines that are shown on at most `longest` characters, in an order that stays."""
-    found = [one for one in map(installed, ROUTINES) if one is not None and len(shown(one.lines, one)) <= longest]
-    return tuple(bug for original in found for bug in bugs_of(original, sandbox))
+    originals = [
+        original
+        for original in map(installed, ROUTINES)
+        if original is not None and len(shown(original.lines, original)) <= longest
+    ]
+    return tuple(bug for original in originals for bug in bugs_of(original, sandbox))
 
 
 def shown(lines: Sequence[str], original: Original) -> str:

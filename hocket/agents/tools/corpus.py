@@ -216,12 +216,12 @@ class Corpus:
         self.documents = tuple(written[place] for place in rng.permutation(len(written)).tolist())
 
     def _article(self, kind: Kind, name: str, rng: np.random.Generator) -> str:
-        told = [relation for relation in RELATIONS if relation.of == kind]
-        objects = [self.facts[name, relation.name] for relation in told]
-        order = rng.permutation(len(told)).tolist()
+        relations = [relation for relation in RELATIONS if relation.of == kind]
+        objects = [self.facts[name, relation.name] for relation in relations]
+        order = rng.permutation(len(relations)).tolist()
         if self.brief:
-            return ", ".join(f"{told[place].name} {objects[place]}" for place in order)
-        return " ".join(told[place].sentence.format(s=name, o=objects[place]) for place in order)
+            return ", ".join(f"{relations[place].name} {objects[place]}" for place in order)
+        return " ".join(relations[place].sentence.format(s=name, o=objects[place]) for place in order)
 
     @cached_property
     def by_title(self) -> Mapping[str, Document]:
@@ -234,8 +234,8 @@ class Corpus:
         """
         if hops < 1:
             raise ConfigurationError(f"a question has at least 1 hop, not {hops}")
-        found = (self._asked(document.title, path) for document in self.documents for path in self._paths(hops))
-        return [question for question in found if question is not None]
+        candidates = (self._asked(document.title, path) for document in self.documents for path in self._paths(hops))
+        return [question for question in candidates if question is not None]
 
     @staticmethod
     def _paths(hops: int) -> list[tuple[Relation, ...]]:
@@ -274,13 +274,13 @@ def _entities(
 def _names(
     draw: Callable[[np.random.Generator], str], count: int, taken: set[str], rng: np.random.Generator
 ) -> tuple[str, ...]:
-    found: list[str] = []
-    while len(found) < count:
+    names: list[str] = []
+    while len(names) < count:
         name = draw(rng)
         if name not in taken:
             taken.add(name)
-            found.append(name)
-    return tuple(found)
+            names.append(name)
+    return tuple(names)
 
 
 def _pick(words: Sequence[str], rng: np.random.Generator) -> str:
@@ -329,15 +329,15 @@ def read(documents: Sequence[Document], question: str) -> str | None:
         described = described[step.end() :]
     entity: str | None = described
     for name in reversed(path):
-        entity = None if entity is None else _told(documents, entity, name)
+        entity = None if entity is None else _object_of(documents, entity, name)
     return entity
 
 
-def _told(documents: Sequence[Document], subject: str, name: str) -> str | None:
+def _object_of(documents: Sequence[Document], subject: str, name: str) -> str | None:
     for relation in (relation for relation in RELATIONS if relation.name == name):
         before, _, after = relation.sentence.format(s=subject, o="\n").partition("\n")
         pattern = re.compile(rf"(?:^|(?<=\. )){re.escape(before)}(.+?){re.escape(after)}(?= |$)")
         for document in documents:
-            if (found := pattern.search(document.text)) is not None:
-                return found[1]
+            if (match := pattern.search(document.text)) is not None:
+                return match[1]
     return None

@@ -33,18 +33,18 @@ def documents_of(path: str | Path, words: int = 100) -> list[Document]:
         raise ConfigurationError(f"search: a passage has at least 1 word, not {words}")
     try:
         if place.is_dir():
-            found = list(_folder(place, words))
+            documents = list(_folder(place, words))
         elif place.suffix == ".jsonl" and place.is_file():
-            found = list(_lines(place))
+            documents = list(_lines(place))
         else:
             wrong = "is no .jsonl file and no folder" if place.exists() else "does not exist"
             raise ConfigurationError(f"search: {place} {wrong}; give a folder of texts or a .jsonl file")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"search: {place} cannot be read: {error}") from error
-    if not found:
+    if not documents:
         wanted = f"a text ({', '.join(TEXTS)})" if place.is_dir() else "a line"
         raise ConfigurationError(f"search: {place} has no document; put {wanted} in it")
-    return found
+    return documents
 
 
 def _folder(folder: Path, words: int) -> Iterator[Document]:
@@ -58,11 +58,11 @@ def passages(text: str, words: int) -> Iterator[str]:
     """Paragraphs put together while they have at most `words` words; one that is longer is cut."""
     held: list[str] = []
     for paragraph in text.split("\n\n"):
-        told = paragraph.split()
-        if held and len(held) + len(told) > words:
+        new_words = paragraph.split()
+        if held and len(held) + len(new_words) > words:
             yield " ".join(held)
             held = []
-        held += told
+        held += new_words
         while len(held) > words:
             yield " ".join(held[:words])
             held = held[words:]

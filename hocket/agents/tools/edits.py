@@ -1,6 +1,6 @@
 """What an edit may bring into a function: no name and no attribute that the function did not have.
 
-A function that may name what it likes can pass its tests without being mended: it imports the installed module in
+A function that may name what it likes can pass its tests without being repaired: it imports the installed module in
 place of the broken one, or reads that module's file. Both lie in the interpreter's library, which the sandbox shows to
 programs. So the text is looked at before it is run, and what leads out of the function is refused.
 """
@@ -63,11 +63,11 @@ def refusal(lines: Sequence[str], old: Sequence[str], first: int, last: int) -> 
         return after
     if isinstance(before, str) or after.name != before.name or len(after.decorator_list) != len(before.decorator_list):
         return "leave the function where it is"
-    had, found = _used(before), _used(after)
-    bound = {one.id for one in ast.walk(after) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
-    bound |= {one.arg for one in ast.walk(after) if isinstance(one, ast.arg)}
-    brought = sorted(found[0] - had[0] - bound - BUILTINS) + sorted(found[1] - had[1])
-    if any(isinstance(one, _OUTSIDE) for one in ast.walk(after)):
+    names_before, names_after = _used(before), _used(after)
+    bound = {node.id for node in ast.walk(after) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    bound |= {node.arg for node in ast.walk(after) if isinstance(node, ast.arg)}
+    brought = sorted(names_after[0] - names_before[0] - bound - BUILTINS) + sorted(names_after[1] - names_before[1])
+    if any(isinstance(node, _OUTSIDE) for node in ast.walk(after)):
         return "an edit may not import, nor define a class, nor match one"
     return f"an edit may not bring in {brought[0][:40]}" if brought else None
 
@@ -80,12 +80,12 @@ def _defined(lines: Sequence[str], first: int, last: int) -> ast.FunctionDef | s
         return None
     except (RecursionError, MemoryError):
         return "this is nested too deeply"
-    there = [one for one in tree.body if one.lineno <= last and (one.end_lineno or one.lineno) >= first]
-    whole = len(there) == 1 and there[0].lineno == first and (there[0].end_lineno or first) <= last
-    return there[0] if whole and isinstance(there[0], ast.FunctionDef) else "leave the function where it is"
+    nodes = [node for node in tree.body if node.lineno <= last and (node.end_lineno or node.lineno) >= first]
+    is_alone = len(nodes) == 1 and nodes[0].lineno == first and (nodes[0].end_lineno or first) <= last
+    return nodes[0] if is_alone and isinstance(nodes[0], ast.FunctionDef) else "leave the function where it is"
 
 
 def _used(node: ast.FunctionDef) -> tuple[set[str], set[str]]:
     """The names that a function reads, its own among them, and the attributes."""
-    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
-    return names | {node.name}, {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
+    return names | {node.name}, {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}

@@ -39,7 +39,7 @@ class Encoder:
     """What gives texts their vectors.
 
     Attributes:
-        name: told in messages. embed: texts to vectors `[M, D]`, one for each.
+        name: for messages. embed: texts to vectors `[M, D]`, one for each.
         identity: tells what its vectors depend on besides the texts. Those of articles are kept under it from one run
             to the next; None keeps none.
         outside: whether it may answer otherwise another time, so that a run keeps what was found.
@@ -103,34 +103,34 @@ class EmbeddedIndex(Index):
             if len(self._queries) >= REMEMBERED:
                 self._queries.clear()
             self._queries[query] = _embedded(self._encoder, [query])[0]
-        asked, width = self._queries[query], self._vectors.shape[1]
-        if len(asked) != width:
+        vector, width = self._queries[query], self._vectors.shape[1]
+        if len(vector) != width:
             raise ConfigurationError(
-                f"embedder {self._encoder.name} gave a query {len(asked)} numbers and articles {width}; return vectors "
-                "of one length"
+                f"embedder {self._encoder.name} gave a query {len(vector)} numbers and articles {width}; return "
+                "vectors of one length"
             )
-        found = np.round((self._vectors @ asked).astype(np.float64), _DIGITS)
-        return np.asarray(found, np.float64)
+        cosines = np.round((self._vectors @ vector).astype(np.float64), _DIGITS)
+        return np.asarray(cosines, np.float64)
 
     def find(self, query: str, top: int) -> tuple[Document, ...]:
         """The best documents, at most `top`."""
         worth = self.nearness(query)
         if self.rank == "both":
-            told = self.scores(query).astype(np.float64)
-            worth = _inverted(worth) + np.where(told > 0, _inverted(told), 0.0)
+            word_scores = self.scores(query).astype(np.float64)
+            worth = _inverted(worth) + np.where(word_scores > 0, _inverted(word_scores), 0.0)
         return tuple(self.documents[place] for place in np.argsort(-worth, kind="stable")[:top].tolist())
 
     def _of_articles(self, encoder: Encoder) -> NDArray[np.float32]:
-        texts = [f"{one.title}: {one.text}" for one in self.documents]
+        texts = [f"{document.title}: {document.text}" for document in self.documents]
         if encoder.identity is None:
             return _embedded(encoder, texts)
-        told = hashlib.blake2b(repr((encoder.identity, texts)).encode("utf-8", "surrogatepass"), digest_size=16)
-        file = cache_folder("vectors") / f"{told.hexdigest()}.npy"
-        kept = _read(file)
-        if kept is None or len(kept) != len(texts):
-            kept = _embedded(encoder, texts)
-            _keep(file, kept)
-        return kept
+        digest = hashlib.blake2b(repr((encoder.identity, texts)).encode("utf-8", "surrogatepass"), digest_size=16)
+        file = cache_folder("vectors") / f"{digest.hexdigest()}.npy"
+        vectors = _read(file)
+        if vectors is None or len(vectors) != len(texts):
+            vectors = _embedded(encoder, texts)
+            _keep(file, vectors)
+        return vectors
 
 
 def _embedded(encoder: Encoder, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -140,25 +140,25 @@ def _embedded(encoder: Encoder, texts: Sequence[str]) -> NDArray[np.float32]:
         raise ConfigurationError(
             f"embedder {encoder.name} gave vectors of different lengths; return them of one length"
         )
-    told = np.concatenate(parts).astype(np.float64)
-    norm = np.linalg.norm(told, axis=1, keepdims=True)
-    return (told / np.where(norm > 0, norm, 1.0)).astype(np.float32)
+    vectors = np.concatenate(parts).astype(np.float64)
+    norm = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.where(norm > 0, norm, 1.0)).astype(np.float32)
 
 
 def _inverted(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """`1 / (60 + rank)` by falling score, from rank 1."""
-    found = np.empty(len(scores))
-    found[np.argsort(-scores, kind="stable")] = 1.0 / (DAMPED + np.arange(1, len(scores) + 1))
-    return found
+    inverse = np.empty(len(scores))
+    inverse[np.argsort(-scores, kind="stable")] = 1.0 / (DAMPED + np.arange(1, len(scores) + 1))
+    return inverse
 
 
 def _read(file: Path) -> NDArray[np.float32] | None:
     """What was kept; None where nothing was, or something else."""
     try:
-        kept = np.load(file, allow_pickle=False)
+        vectors = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-    return kept if kept.ndim == 2 and kept.dtype == np.float32 else None
+    return vectors if vectors.ndim == 2 and vectors.dtype == np.float32 else None
 
 
 def _keep(file: Path, vectors: NDArray[np.float32]) -> None:

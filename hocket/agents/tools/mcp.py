@@ -98,18 +98,18 @@ class Server:
         """What it had when it was first asked, in its order."""
         return tuple(
             McpTool(
-                one.name,
+                tool.name,
                 {
                     "type": "function",
                     "function": {
-                        "name": one.name,
-                        "description": one.description or "",
-                        "parameters": _of_an_object(one.input_schema),
+                        "name": tool.name,
+                        "description": tool.description or "",
+                        "parameters": _of_an_object(tool.input_schema),
                     },
                 },
                 self,
             )
-            for one in self.listed
+            for tool in self.listed
         )
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
@@ -171,7 +171,7 @@ class Server:
     # ------------------------------------------------------------ its thread
 
     def _begin(self) -> Future[None]:
-        """Starts the server, and says when it has told what tools it has."""
+        """Starts the server; the future is done when its tools are listed."""
         self._ready = Future()
         threading.Thread(target=self._run, args=(self._ready,), name="hocket-mcp", daemon=True).start()
         return self._ready
@@ -196,9 +196,9 @@ class Server:
             case OSError() | ValueError():
                 return f"cannot be started: {_line(error)}"
         self._errors.seek(0)
-        said = [line for line in self._errors.read().splitlines() if line.strip()]
-        last = f' and said last "{said[-1].strip()[:200]}"' if said else ""
-        return f"ended before it said what tools it has{last}"
+        error_lines = [line for line in self._errors.read().splitlines() if line.strip()]
+        last = f' and wrote last "{error_lines[-1].strip()[:200]}"' if error_lines else ""
+        return f"ended before it listed its tools{last}"
 
     def _run(self, ready: Future[None]) -> None:
         try:
@@ -237,21 +237,21 @@ async def _all_tools(session: Any) -> list[Any]:
     """
     from mcp.types import PaginatedRequestParams
 
-    found: dict[str, Any] = {}
-    cursor, seen = None, set[str]()
+    tools: dict[str, Any] = {}
+    cursor, cursors = None, set[str]()
     while True:
         page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
-        for one in page.tools:
-            if found.setdefault(one.name, one) != one:
-                raise ConfigurationError(f"has two tools called {one.name!r}; an agent could not tell them apart")
-            if not one.name.strip() or not one.name.isprintable():
-                raise ConfigurationError(f"has a tool called {one.name!r}, which an agent cannot call; rename it")
+        for tool in page.tools:
+            if tools.setdefault(tool.name, tool) != tool:
+                raise ConfigurationError(f"has two tools called {tool.name!r}; an agent could not tell them apart")
+            if not tool.name.strip() or not tool.name.isprintable():
+                raise ConfigurationError(f"has a tool called {tool.name!r}, which an agent cannot call; rename it")
         cursor = page.next_cursor
         if not cursor:
-            return list(found.values())
-        if cursor in seen or len(seen) >= MOST or len(found) > MOST:
-            raise ConfigurationError(f"gives a list of tools that does not end (after {len(found)} of them)")
-        seen.add(cursor)
+            return list(tools.values())
+        if cursor in cursors or len(cursors) >= MOST or len(tools) > MOST:
+            raise ConfigurationError(f"gives a list of tools that does not end (after {len(tools)} of them)")
+        cursors.add(cursor)
 
 
 def _of_an_object(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -259,19 +259,19 @@ def _of_an_object(schema: Mapping[str, Any]) -> dict[str, Any]:
     return dict(schema) if schema.get("properties") is not None else {**schema, "properties": {}}
 
 
-def answer_of(name: str, found: Any) -> str:
+def answer_of(name: str, result: Any) -> str:
     """The answer of a tool, a `CallToolResult`, as text; with its pictures, where there are any and it is no error."""
-    text = in_words(name, found)
+    text = in_words(name, result)
     pictures, rest = list[str](), list[Any]()
-    for part in found.content:
-        digest = None if part.type != "image" or found.is_error else _picture(name, part)
+    for part in result.content:
+        digest = None if part.type != "image" or result.is_error else _picture(name, part)
         if digest is None:
             rest.append(part)
         else:
             pictures.append(digest)
     if not pictures:
         return text
-    words = in_words(name, SimpleNamespace(content=rest, structured_content=found.structured_content, is_error=False))
+    words = in_words(name, SimpleNamespace(content=rest, structured_content=result.structured_content, is_error=False))
     return PicturedAnswer(text, "" if words == "(no output)" else words, pictures)
 
 
@@ -285,7 +285,7 @@ def _picture(name: str, part: Any) -> str | None:
     return MEDIA.put(data, f"a picture of {name}")
 
 
-def in_words(name: str, found: Any) -> str:
+def in_words(name: str, result: Any) -> str:
     """The answer of a tool, a `CallToolResult`, as text.
 
     Texts as they are, embedded ones too, and links as `NAME: URI`. Structured content is as a rule what the texts say
@@ -293,16 +293,16 @@ def in_words(name: str, found: Any) -> str:
     the answer is an error, as it is where the tool says so itself.
     """
     words, unread = list[str](), list[str]()
-    for part in found.content:
+    for part in result.content:
         text = _text_of(part)
         (words if text is not None else unread).append(_named(part) if text is None else text)
     text = "\n".join(words)
     if not text.strip():
         words = []
-    if found.structured_content is not None and not (words and _says(text, found.structured_content)):
-        words.append(json.dumps(found.structured_content, ensure_ascii=False))
-    notes = [f"[{one}, which cannot be read here]" for one in unread]
-    if found.is_error:
+    if result.structured_content is not None and not (words and _says(text, result.structured_content)):
+        words.append(json.dumps(result.structured_content, ensure_ascii=False))
+    notes = [f"[{kind}, which cannot be read here]" for kind in unread]
+    if result.is_error:
         return f"error: {chr(10).join([*words, *notes]) or f'{name} failed and gave no reason'}"
     if not words and unread:
         return f"error: {name} answered with {' and '.join(unread)}, which cannot be read here"
@@ -312,9 +312,9 @@ def in_words(name: str, found: Any) -> str:
 def _says(text: str, value: Any) -> bool:
     """Whether every word and number of some JSON stands in a text."""
     if isinstance(value, (Mapping, list)):
-        return all(_says(text, one) for one in (value.values() if isinstance(value, Mapping) else value))
+        return all(_says(text, item) for item in (value.values() if isinstance(value, Mapping) else value))
     written = str(value), json.dumps(value).strip('"'), json.dumps(value, ensure_ascii=False).strip('"')
-    return any(one in text for one in written)
+    return any(form in text for form in written)
 
 
 def _text_of(part: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""What tools said in an episode: kept, so that a resumed run hears it again, and never more than an episode bears.
+"""The answers of tools in an episode: kept, so that a resumed run replays them, and bounded in length.
 
 A tool may be a program somewhere else: it may answer otherwise tomorrow, break, or say too much. Whoever plays an
 episode puts an `Answers` into `ANSWERS`, and every call of a tool in it (`hocket.agents.tools.protocol.carried_out`)
@@ -21,8 +21,8 @@ from hocket.core.waits import waiting_for
 LONGEST = 20_000
 """Characters of an answer; the rest is cut off."""
 
-_TOLD = 300
-"""Characters of a tool's own error that are told."""
+_LONGEST_ERROR = 300
+"""Characters of a tool's own error that a message quotes."""
 
 
 class ToolFailed(HocketError):
@@ -47,7 +47,7 @@ class ToolJournal(Protocol):
 
 
 class Answers:
-    """What the tools said in one episode.
+    """The answers of tools in one episode.
 
     The n-th time that an episode asks the same of the same tool has an entry of its own, in whatever order its agents
     come to ask. Only tools that say `outside = True` are kept; others answer from what this process holds.
@@ -65,7 +65,7 @@ class Answers:
         self._asked: Counter[str] = Counter()
 
     async def of(self, tool: Callable, arguments: Mapping[str, Any]) -> str:
-        """What the tool says, or said.
+        """The tool's answer, from the journal where it has one.
 
         Raises:
             ToolFailed: as `asked`, and again where it did so before.
@@ -78,11 +78,11 @@ class Answers:
         finally:
             self.waiting.remove(tool.name)
 
-    async def _remembered(self, kept: ToolJournal, tool: Callable, arguments: Mapping[str, Any]) -> str:
+    async def _remembered(self, journal: ToolJournal, tool: Callable, arguments: Mapping[str, Any]) -> str:
         question = _digest(tool.name, arguments)
         entry = f"tool/{self._episode}/{question}/{self._asked[question]}"
         self._asked[question] += 1
-        known = kept.get(entry)
+        known = journal.get(entry)
         if not known:
             try:
                 answer = await asked(tool, arguments)
@@ -91,7 +91,7 @@ class Answers:
                     known |= {"words": answer.words, "pictures": list(answer.pictures)}
             except ToolFailed as failed:
                 known = {"failed": str(failed)}
-            kept.put(entry, known)
+            journal.put(entry, known)
         if "failed" in known:
             raise ToolFailed(known["failed"])
         text = str(known["said"])
@@ -113,9 +113,9 @@ async def asked(tool: Callable, arguments: Mapping[str, Any]) -> str:
         with waiting_for(f"tool {tool.name}"):
             answer = await tool(arguments)
     except HocketError:
-        raise  # A limit that an agent behind it reached, or a setting to mend.
+        raise  # A limit that an agent behind it reached, or a setting to correct.
     except Exception as error:
-        raise ToolFailed(f"tool {tool.name!r} raised {type(error).__name__}: {str(error)[:_TOLD]}") from error
+        raise ToolFailed(f"tool {tool.name!r} raised {type(error).__name__}: {str(error)[:_LONGEST_ERROR]}") from error
     if not isinstance(answer, str):
         raise ToolFailed(f"tool {tool.name!r} answered with a {type(answer).__name__}; a tool answers in words")
     if isinstance(answer, PicturedAnswer):

@@ -63,26 +63,26 @@ def first_call(text: str) -> int | None:
 
 
 def _called(text: str) -> Iterator[re.Match[str]]:
-    return (found for found in _PIECES.finditer(whole(text)) if found[1] is not None)
+    return (match for match in _PIECES.finditer(whole(text)) if match[1] is not None)
 
 
 def _read(text: str) -> Call:
     try:
-        said = json.loads(text)
-        arguments = said.get("arguments", {}) if isinstance(said, dict) else None
+        parsed = json.loads(text)
+        arguments = parsed.get("arguments", {}) if isinstance(parsed, dict) else None
         if isinstance(arguments, str):
             arguments = json.loads(arguments)
     except (ValueError, RecursionError):
         return Call(problem=f"error: this is no JSON; write {FORM}")
-    if not isinstance(said, dict) or not isinstance(said.get("name"), str):
+    if not isinstance(parsed, dict) or not isinstance(parsed.get("name"), str):
         return Call(problem=f"error: write {FORM}")
     if not isinstance(arguments, dict):
-        return Call(said["name"], problem=f"error: arguments must be an object; write {FORM}")
-    return Call(said["name"], arguments)
+        return Call(parsed["name"], problem=f"error: arguments must be an object; write {FORM}")
+    return Call(parsed["name"], arguments)
 
 
 async def carried_out(call: Call, tools: Sequence[Tool]) -> str:
-    """What a tool answers; what is wrong with the call is told.
+    """A tool's answer; for a wrong call the answer says what is wrong.
 
     Raises:
         ToolFailed: when the tool itself breaks, see `hocket.agents.tools.outside_answers`.

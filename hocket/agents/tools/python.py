@@ -53,10 +53,10 @@ class PythonTool:
         code = arguments.get("code")
         if not isinstance(code, str):
             return "error: python needs code"
-        return told(await self.sandbox.run(code, echo=True), self.most)
+        return report(await self.sandbox.run(code, echo=True), self.most)
 
 
-def told(finished: ProgramResult, most: int) -> str:
+def report(finished: ProgramResult, most: int) -> str:
     """What a program printed and how it ended, in at most `most` characters."""
     ended = _ENDED.get(finished.ending, "")
     if not ended and finished.code > 128:
@@ -65,5 +65,5 @@ def told(finished: ProgramResult, most: int) -> str:
     if len(text) <= most:
         return text
     gap = "\n...\n"
-    kept = max(0, most - len(gap))
-    return (text[: kept - kept // 2] + gap + text[len(text) - kept // 2 :])[:most]
+    shown = max(0, most - len(gap))
+    return (text[: shown - shown // 2] + gap + text[len(text) - shown // 2 :])[:most]

@@ -53,10 +53,10 @@ def candidates(recall: Recall, question: str, entries: Sequence[str]) -> tuple[i
 
 def reranked(recall: Recall, question: str, entries: Sequence[str]) -> tuple[int, ...]:
     """The places of the entries that a reranker shows, its first choice first."""
-    there = candidates(recall, question, entries)
-    told = vectors([question, *(entries[place] for place in there)], len(recall.learnt))
-    nearness = told[1:] @ (told[0] + np.array(recall.learnt, np.float64).T @ told[0])
-    return tuple(there[place] for place in best(nearness, recall.top))
+    places = candidates(recall, question, entries)
+    embedded = vectors([question, *(entries[place] for place in places)], len(recall.learnt))
+    nearness = embedded[1:] @ (embedded[0] + np.array(recall.learnt, np.float64).T @ embedded[0])
+    return tuple(places[place] for place in best(nearness, recall.top))
 
 
 def called_up(recall: Recall, question: str, entries: Sequence[str]) -> tuple[int, ...]:
@@ -77,5 +77,5 @@ def recalled(texts: Texts, question: str) -> Texts:
         return replace(texts, library=tuple(lessons))
     names = list(texts.skills)
     listed = [f"{name}: {about(texts.skills[name])}" for name in names]
-    kept = [names[place] for place in called_up(texts.recall, question, listed)]
-    return replace(texts, library=tuple(lessons), skills={name: texts.skills[name] for name in kept})
+    chosen = [names[place] for place in called_up(texts.recall, question, listed)]
+    return replace(texts, library=tuple(lessons), skills={name: texts.skills[name] for name in chosen})

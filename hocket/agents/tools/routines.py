@@ -1,7 +1,7 @@
-"""Small functions of Python's standard library that can be broken and mended, and what to call them with.
+"""Small functions of Python's standard library that can be broken and repaired, and what to call them with.
 
-Nothing of them is kept here: their text is read from the interpreter that runs, so that what there is to mend follows
-its version; a function that it lacks is passed over.
+Nothing of them is kept here: their text is read from the interpreter that runs, so that it follows the
+version; a function that it lacks is passed over.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _of(*words: Any) -> Callable[[np.random.Generator], Any]:
 
 
 def _list(low: int, high: int, least: int = 1, most: int = 7) -> Callable[[np.random.Generator], list[int]]:
-    return lambda rng: [int(one) for one in rng.integers(low, high, size=int(rng.integers(least, most)))]
+    return lambda rng: [int(number) for number in rng.integers(low, high, size=int(rng.integers(least, most)))]
 
 
 def _all(*draws: Callable[[np.random.Generator], Any]) -> Draw:
@@ -133,13 +133,13 @@ def installed(routine: Routine) -> Original | None:
     except (ImportError, OSError, TypeError):
         return None
     tree = ast.parse(text)
-    found = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == routine.name]
-    if len(found) != 1 or not callable(getattr(module, routine.name, None)):
+    functions = [part for part in tree.body if isinstance(part, ast.FunctionDef) and part.name == routine.name]
+    if len(functions) != 1 or not callable(getattr(module, routine.name, None)):
         return None
-    (node,), lines = found, text.splitlines()
-    for one in tree.body:
-        if isinstance(one, ast.Try) and _compiled(one):
-            indent = range(one.lineno - 1, one.end_lineno or one.lineno)
+    (node,), lines = functions, text.splitlines()
+    for part in tree.body:
+        if isinstance(part, ast.Try) and _compiled(part):
+            indent = range(part.lineno - 1, part.end_lineno or part.lineno)
             lines[indent.start : indent.stop] = ["" for _ in indent]
     tests = _tests(routine, getattr(module, routine.name))
     if len(tests) < 2:
@@ -151,7 +151,7 @@ def installed(routine: Routine) -> Original | None:
 
 def _compiled(block: ast.Try) -> bool:
     """Whether a `try` imports compiled functions over those written above it, as `from _bisect import *` does."""
-    return all(isinstance(one, ast.ImportFrom) and (one.module or "").startswith("_") for one in block.body)
+    return all(isinstance(node, ast.ImportFrom) and (node.module or "").startswith("_") for node in block.body)
 
 
 def _docstring(node: ast.FunctionDef) -> range:
@@ -163,15 +163,15 @@ def _docstring(node: ast.FunctionDef) -> range:
 
 def _tests(routine: Routine, function: Callable[..., Any]) -> tuple[tuple[str, str], ...]:
     """Different calls with what they give; those that raise are no tests."""
-    found: dict[str, str] = {}
+    tests: dict[str, str] = {}
     rng = Key.of(0).derive("routine", routine.module, routine.name).numpy()
     for _ in range(20 * (TESTS + HELD)):
         arguments = routine.draw(rng)
         call = f"{routine.name}({', '.join(map(repr, arguments))})"
         try:
-            found.setdefault(call, repr(function(*arguments)))
+            tests.setdefault(call, repr(function(*arguments)))
         except Exception:  # What is tested is what it gives.
             continue
-        if len(found) == TESTS + HELD:
+        if len(tests) == TESTS + HELD:
             break
-    return tuple(found.items())
+    return tuple(tests.items())

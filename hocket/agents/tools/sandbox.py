@@ -35,7 +35,7 @@ from hocket.core.errors import ConfigurationError, HocketError, nearest
 
 LAYERS = ("limits", "seccomp", "namespaces", "landlock")
 _PATIENCE = 2.0
-"""Seconds a process that is told to end may take before it is killed with its whole session."""
+"""Seconds a process that is asked to end may take before it is killed with its whole session."""
 _START = 60.0
 """Seconds that locking in may take on a busy machine, before the program's own time begins."""
 _LOOK = 0.05
@@ -149,23 +149,23 @@ class Sandbox:
         Raises:
             ConfigurationError: naming the required ones that are missing, unless `unsafe`.
         """
-        there, reasons = available()
-        found = tuple(name for name in there if name not in self.without)
-        missing = [name for name in ("limits", "seccomp") if name not in found]
-        if "namespaces" not in found and "landlock" not in found:
+        supported, reasons = available()
+        layers = tuple(name for name in supported if name not in self.without)
+        missing = [name for name in ("limits", "seccomp") if name not in layers]
+        if "namespaces" not in layers and "landlock" not in layers:
             missing += ["namespaces", "landlock"]
         if missing and not self.unsafe:
-            told = "; ".join(f"{name}: {reasons.get(name, 'left out')}" for name in missing)
+            explanation = "; ".join(f"{name}: {reasons.get(name, 'left out')}" for name in missing)
             raise ConfigurationError(
-                f"this machine cannot lock a program in ({told}); run on Linux 5.13 or later with seccomp and either "
-                "unprivileged user namespaces or Landlock, or accept the risk with unsafe=true"
+                f"this machine cannot lock a program in ({explanation}); run on Linux 5.13 or later with seccomp and "
+                "either unprivileged user namespaces or Landlock, or accept the risk with unsafe=true"
             )
-        return found
+        return layers
 
 
 @dataclass(frozen=True)
 class Order:
-    """What the interpreter is told to do; the form of `hocket.agents.tools.jail.child`."""
+    """The order to the interpreter; the form of `hocket.agents.tools.jail.child`."""
 
     program: str
     layers: tuple[str, ...]
@@ -190,10 +190,10 @@ def _available(process: int) -> tuple[tuple[str, ...], dict[str, str]]:
     if _refusal(LAYERS) is None:
         return LAYERS, {}
     reasons = {name: reason for name in LAYERS if (reason := _refusal((name,))) is not None}
-    found = tuple(name for name in LAYERS if name not in reasons)
-    if (refused := _refusal(found)) is not None:
+    layers = tuple(name for name in LAYERS if name not in reasons)
+    if (refused := _refusal(layers)) is not None:
         return (), dict.fromkeys(LAYERS, refused)
-    return found, reasons
+    return layers, reasons
 
 
 def _refusal(layers: tuple[str, ...]) -> str | None:

@@ -37,7 +37,9 @@ class Index:
             raise ConfigurationError("searching needs bm25s; pip install 'hocket[search]'") from None
         self.documents = tuple(documents)
         self._ranker = BM25(method="lucene", backend="numpy", auto_compile=False)
-        self._ranker.index([words(one.title) * titles + words(one.text) for one in self.documents], show_progress=False)
+        self._ranker.index(
+            [words(document.title) * titles + words(document.text) for document in self.documents], show_progress=False
+        )
         self._known = frozenset(word for word in self._ranker.vocab_dict if word)
 
     @property
@@ -47,10 +49,10 @@ class Index:
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """A score per document, `[D]`; 0 where no word of the query stands in it."""
-        asked = [word for word in words(query[:_LONGEST_QUERY]) if word in self._known]
-        if not asked:
+        terms = [word for word in words(query[:_LONGEST_QUERY]) if word in self._known]
+        if not terms:
             return np.zeros(len(self.documents), np.float32)
-        return np.asarray(self._ranker.get_scores(asked), np.float32)
+        return np.asarray(self._ranker.get_scores(terms), np.float32)
 
     def find(self, query: str, top: int) -> tuple[Document, ...]:
         """The best documents, at most `top`, none with score 0."""
@@ -103,7 +105,7 @@ class Search:
         }
 
     async def __call__(self, arguments: Mapping[str, Any]) -> str:
-        """The articles as text; what is wrong with the arguments is said, never raised."""
+        """The articles as text; for wrong arguments a text that says what is wrong, never an exception."""
         query = arguments.get("query")
         if not isinstance(query, str) or not query.strip():
             return "error: search needs a query"
@@ -111,6 +113,6 @@ class Search:
 
     def answer(self, query: str) -> str:
         """The best articles as text, a line each."""
-        found = self.index.find(query, self.top)
-        shown = "\n".join(f"{document.title}: {document.text}" for document in found) or "nothing found"
+        documents = self.index.find(query, self.top)
+        shown = "\n".join(f"{document.title}: {document.text}" for document in documents) or "nothing found"
         return shown if len(shown) <= self.most else shown[: self.most - 3] + "..."

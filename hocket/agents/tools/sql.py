@@ -142,9 +142,9 @@ def query(script: str, sql: str, caps: Caps | None = None) -> QueryResult:
 def _fetched(cursor: sqlite3.Cursor, caps: Caps) -> QueryResult:
     if cursor.description is None:
         raise QueryError("only a SELECT brings rows")
-    found = cursor.fetchmany(caps.rows + 1)
+    rows = cursor.fetchmany(caps.rows + 1)
     columns = tuple(str(column[0]) for column in cursor.description)
-    return QueryResult(columns, tuple(found[: caps.rows]), len(found) <= caps.rows)
+    return QueryResult(columns, tuple(rows[: caps.rows]), len(rows) <= caps.rows)
 
 
 def _restrict(connection: sqlite3.Connection, caps: Caps) -> None:
@@ -176,12 +176,12 @@ def _meter(caps: Caps) -> Callable[[], int]:
     """Stops a query after its steps, counted in strides."""
     used, ends = 0, time.monotonic() + caps.seconds
 
-    def told() -> int:
+    def is_over() -> int:
         nonlocal used
         used += min(_STRIDE, caps.steps)
         return int(used >= caps.steps or time.monotonic() > ends)
 
-    return told
+    return is_over
 
 
 def _sentence(error: Exception) -> str:
@@ -224,16 +224,16 @@ class ReadOnlySql:
         }
 
     async def __call__(self, arguments: Mapping[str, Any]) -> str:
-        """The rows as text; what is wrong with the query is said, never raised."""
+        """The rows as text; for a wrong query a text that says what is wrong, never an exception."""
         sql = arguments.get("query")
         if not isinstance(sql, str):
             return "error: sql needs a query"
         try:
-            found = query(self.script, sql, self.caps)
+            result = query(self.script, sql, self.caps)
         except QueryError as error:
             return f"error: {error}"
-        lines = [" | ".join(found.columns), *(" | ".join(map(_shown, row)) for row in found.rows)]
-        text = "\n".join(lines if found.complete else [*lines, f"(more than {len(found.rows)} rows)"])
+        lines = [" | ".join(result.columns), *(" | ".join(map(_shown, row)) for row in result.rows)]
+        text = "\n".join(lines if result.complete else [*lines, f"(more than {len(result.rows)} rows)"])
         return text if len(text) <= self.most else text[: self.most - 3] + "..."
 
 

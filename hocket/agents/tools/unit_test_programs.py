@@ -23,10 +23,10 @@ ITEMS, FIRST = {ITEMS}, {FIRST}
 
 def walked(space, dotted):
     first, *others = dotted.split(".")
-    found = space[first]
+    value = space[first]
     for name in others:
-        found = vars(found)[name]
-    return found
+        value = vars(value)[name]
+    return value
 """
 
 SOLUTION = (
@@ -54,8 +54,8 @@ def named(kind):
 def same_of(kind, base):
     # The class of setup that a class is, or is called as; a copy in the solution stands for it, since data alone go.
     try:
-        found = walked(theirs, kind.__qualname__)
-        return kind.__qualname__ if issubclass(found, base) else None
+        counterpart = walked(theirs, kind.__qualname__)
+        return kind.__qualname__ if issubclass(counterpart, base) else None
     except Exception:
         return None
 
@@ -69,14 +69,14 @@ def plain(value):
         if issubclass(kind, base):
             return [base.__name__, text(value)]
     if issubclass(kind, tuple) and isinstance(getattr(kind, "_fields", None), tuple):
-        return ["row", same_of(kind, tuple), kind.__name__, list(kind._fields), [plain(one) for one in tuple(value)]]
+        return ["row", same_of(kind, tuple), kind.__name__, list(kind._fields), [plain(item) for item in tuple(value)]]
     if kind in views:
-        return [views[kind], [plain(one) for one in value]]
+        return [views[kind], [plain(item) for item in value]]
     if issubclass(kind, type):
-        found = named(value)
-        if found is None:
+        place = named(value)
+        if place is None:
             raise TypeError("a class of its own is no plain data")
-        return ["class", *found]
+        return ["class", *place]
     if ".".join(named(kind) or ()) in MADE:
         return made_of(value)
     if issubclass(kind, dict):
@@ -88,8 +88,8 @@ def plain(value):
         return iterated(value)
     if same_of(kind, object):
         state = dict(getattr(value, "__dict__", {}))
-        for one in kind.__mro__:
-            slots = vars(one).get("__slots__", ())
+        for ancestor in kind.__mro__:
+            slots = vars(ancestor).get("__slots__", ())
             state |= {name: getattr(value, name) for name in ([slots] if isinstance(slots, str) else slots)}
         return ["object", same_of(kind, object), [[str(name), plain(item)] for name, item in state.items()]]
     raise TypeError(kind.__name__ + " is no plain data")
@@ -99,20 +99,20 @@ def made_of(value):
     _, items, pairs = [*rest, None, None, None][:3]
     if type(value).__name__ == "complex":
         arguments = value.real, value.imag
-    more = [[plain(one) for one in items or ()], [[plain(key), plain(item)] for key, item in pairs or ()]]
-    return ["made", ".".join(named(type(value))), [plain(one) for one in arguments], *more]
+    more = [[plain(item) for item in items or ()], [[plain(key), plain(item)] for key, item in pairs or ()]]
+    return ["made", ".".join(named(type(value))), [plain(item) for item in arguments], *more]
 
 def iterated(value):
-    found, end = [], ["end"]
+    items, end = [], ["end"]
     try:
-        found = []
-        for one in itertools.islice(value, ITEMS + 1):
-            found.append(one)
+        items = []
+        for item in itertools.islice(value, ITEMS + 1):
+            items.append(item)
     except BaseException as error:
         end = raised(error)
-    if len(found) > ITEMS:
-        found, end = found[:FIRST], ["none", "the solution's iterator goes on for long"]
-    return ["iterator", [plain(one) for one in found], end]
+    if len(items) > ITEMS:
+        items, end = items[:FIRST], ["none", "the solution's iterator goes on for long"]
+    return ["iterator", [plain(item) for item in items], end]
 
 def of_data(value):
     try:
@@ -132,11 +132,11 @@ def raised(error):
         text = None
     return [
         "error",
-        [named(one) if issubclass(one, BaseException) else None for one in type.__dict__["__mro__"].__get__(kind)],
+        [named(base) if issubclass(base, BaseException) else None for base in type.__dict__["__mro__"].__get__(kind)],
         of_data([error.message] if group else list(error.args)),
         text,
         [[name, item] for name, item in held if name.isidentifier()],
-        [raised(one) for one in error.exceptions] if group else None,
+        [raised(inner) for inner in error.exceptions] if group else None,
     ]
 
 def asked(call, root):
@@ -225,20 +225,20 @@ class Hearing:
         try:
             if line[0] == "none":
                 self.none(line[1])
-            found = self.error(line) if line[0] == "error" else value()
+            result = self.error(line) if line[0] == "error" else value()
         except NoAnswer:
             raise
         except BaseException:
             self.none("the solution gave no answer that can be read")
         if line[0] == "error":
-            raise found
-        return found
+            raise result
+        return result
 
     def named(self, place, dotted):
-        found = walked(self.space if place == "setup" else vars(sys.modules[place]), dotted)
-        if not isinstance(found, type):
+        kind = walked(self.space if place == "setup" else vars(sys.modules[place]), dotted)
+        if not isinstance(kind, type):
             raise TypeError
-        return found
+        return kind
 
     def data(self, item):
         if item is None or isinstance(item, bool):
@@ -247,7 +247,7 @@ class Hearing:
         return getattr(self, "of_" + kind)(*inside)
 
     def every(self, items):
-        return [self.data(one) for one in items]
+        return [self.data(item) for item in items]
 
     def of_int(self, text):
         return int(text, 16)
@@ -317,17 +317,17 @@ class Hearing:
             raise TypeError
         module, _, name = dotted.rpartition(".")
         made = getattr(importlib.import_module(module), name)(*self.every(arguments))
-        for one in items:
-            made.append(self.data(one))
+        for item in items:
+            made.append(self.data(item))
         for key, item in pairs:
             made[self.data(key)] = self.data(item)
         return made
 
     def of_iterator(self, items, end):
-        found = self.every(items)
+        values = self.every(items)
 
         def iterated():
-            yield from found
+            yield from values
             if end != ["end"]:
                 self.outcome(end, lambda: None)
 
@@ -343,32 +343,32 @@ class Hearing:
     def error(self, line):
         _, classes, arguments, text, held, inside = line
         known = []
-        for place, one in enumerate(classes):
+        for place, names in enumerate(classes):
             try:
-                found = self.named(*one)
+                ancestor = self.named(*names)
             except Exception:
                 continue
-            if issubclass(found, BaseException) and not any(issubclass(other, found) for other in known):
-                known.append(found)
+            if issubclass(ancestor, BaseException) and not any(issubclass(other, ancestor) for other in known):
+                known.append(ancestor)
                 exact = len(known) == 1 and place == 0
-        given = self.or_none(arguments[0]) if arguments else None
+        values = self.or_none(arguments[0]) if arguments else None
         kind = known[0]
-        if given is None or not exact:
+        if values is None or not exact:
             kind = type("Raised", tuple(known), {} if text is None else {"__str__": lambda error: text})
-        given = given[0] if given else []
+        values = values[0] if values else []
         if inside is not None:
-            given = [*given, [self.error(one) for one in inside]]
+            values = [*values, [self.error(inner) for inner in inside]]
         try:
             if hasattr(kind.__init__, "__code__"):  # It may want other arguments than those that it kept.
                 raise TypeError
-            made = kind(*given)
+            made = kind(*values)
         except Exception:
-            made = kind.__new__(kind, *given)
+            made = kind.__new__(kind, *values)
         self.give(made, [(name, *value) for name, item in held if (value := self.or_none(item))])
         return made
 
 came = {}
-for line in seen:
+for line in outcomes:
     try:
         number, outcome = json.loads(line)
         came.setdefault(number, []).append(outcome)
@@ -396,4 +396,4 @@ print()
 print(json.dumps(reasons))
 """
 )
-"""What the judge's process runs, after `setup`, `tests`, `starts` and `seen`; it prints why each that fails does."""
+"""What the judge's process runs, after `setup`, `tests`, `starts` and `outcomes`; it prints why tests fail."""

@@ -93,12 +93,12 @@ def take_apart(test: str, setup: str = "") -> ParsedTest:
         ConfigurationError: when the test asserts nothing, calls no solution, or calls it with a variable.
     """
     try:
-        tree, given = ast.parse(test), _defined(ast.parse(setup))
+        tree, setup_names = ast.parse(test), _defined(ast.parse(setup))
     except (SyntaxError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"test {_short(test)} cannot be read: {error}; correct it") from error
     if not any(isinstance(node, ast.Assert) for node in ast.walk(tree)):
         raise ConfigurationError(f"test {_short(test)} asserts nothing; write assert CALL == VALUE")
-    for known in (given | frozenset(vars(builtins)), given):
+    for known in (setup_names | frozenset(vars(builtins)), setup_names):
         taking = _Taking(known, _defined(tree), test)
         judged = ast.unparse(ast.fix_missing_locations(taking.visit(ast.parse(test))))
         if taking.calls:
@@ -151,27 +151,27 @@ class _Taking(ast.NodeTransformer):
         """A name in the call that only the test could know."""
         names = [node for node in ast.walk(call) if isinstance(node, ast.Name)]
         called = {node.func for node in ast.walk(call) if isinstance(node, ast.Call)}
-        own = (
+        known_names = (
             self._known
             | frozenset(vars(builtins))
             | _defined(call)
             | {name.id for name in names if name in called and name.id not in self._local}
         )
-        return next((name.id for name in names if name.id not in own), None)
+        return next((name.id for name in names if name.id not in known_names), None)
 
 
 def _defined(tree: ast.AST) -> frozenset[str]:
     """Names that a piece of code gives a meaning to."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
-                found.add(name)
+                names.add(name)
             case ast.arg(arg=name):
-                found.add(name)
+                names.add(name)
             case ast.alias(name=name, asname=other):
-                found.add(other or name.partition(".")[0])
-    return frozenset(found)
+                names.add(other or name.partition(".")[0])
+    return frozenset(names)
 
 
 def _short(test: str) -> str:
@@ -180,13 +180,13 @@ def _short(test: str) -> str:
 
 def _asserted(source: str, tests: Sequence[str], setup: str, sandbox: Sandbox) -> UnitTestVerdict:
     taken = [take_apart(test, setup) for test in tests]
-    calls = [call for one in taken for call in one.calls]
-    roots = [root for one in taken for root in one.roots]
+    calls = [call for parsed in taken for call in parsed.calls]
+    roots = [root for parsed in taken for root in parsed.roots]
     roomy = replace(sandbox, output=max(sandbox.output, _OUTCOMES))
-    seen = roomy.run_now(_program(SOLUTION, source=source, setup=setup, calls=calls, roots=roots))
-    judged = [one.judged for one in taken]
-    starts = [sum(len(one.calls) for one in taken[:place]) for place in range(len(taken))]
-    judging = _program(JUDGE, setup=setup, tests=judged, starts=starts, seen=seen.output.split("\n"))
+    answers = roomy.run_now(_program(SOLUTION, source=source, setup=setup, calls=calls, roots=roots))
+    judged = [parsed.judged for parsed in taken]
+    starts = [sum(len(parsed.calls) for parsed in taken[:place]) for place in range(len(taken))]
+    judging = _program(JUDGE, setup=setup, tests=judged, starts=starts, outcomes=answers.output.split("\n"))
     verdict = sandbox.run_now(judging)
     try:
         reasons = json.loads(verdict.output.splitlines()[-1]) if verdict.well else None
@@ -197,7 +197,7 @@ def _asserted(source: str, tests: Sequence[str], setup: str, sandbox: Sandbox) -
     passed = tuple(reason is None for reason in reasons)
     wrong = next((place for place, reason in enumerate(reasons) if reason is not None), None)
     return UnitTestVerdict(
-        passed, None if wrong is None else f"{_short(tests[wrong])}: {_ended(seen) or reasons[wrong]}"
+        passed, None if wrong is None else f"{_short(tests[wrong])}: {_ended(answers) or reasons[wrong]}"
     )
 
 

@@ -31,9 +31,9 @@ _SECONDS = 10.0
 """Wall-clock time of both programs; what ends an endless design is its processor time."""
 _LIMITS = "ulimit -t 1 && ulimit -v 524288 && ulimit -f 4096"
 """Seconds of processor time of each program, KiB of memory, blocks of 512 bytes of a file: what it prints included."""
-_COMPILE = f"{_LIMITS} || exit 1; iverilog -g2005 -s bench -o bench.vvp bench.v design.v >said 2>&1"
-_SIMULATE = f"{_LIMITS} || exit 1; vvp -n bench.vvp >printed 2>said"
-_ALONE = f"{_LIMITS} || exit 1; iverilog -g2005 -t null design.v >said 2>&1"
+_COMPILE = f"{_LIMITS} || exit 1; iverilog -g2005 -s bench -o bench.vvp bench.v design.v >messages 2>&1"
+_SIMULATE = f"{_LIMITS} || exit 1; vvp -n bench.vvp >printed 2>messages"
+_ALONE = f"{_LIMITS} || exit 1; iverilog -g2005 -t null design.v >messages 2>&1"
 
 
 @dataclass(frozen=True)

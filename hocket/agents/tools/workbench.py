@@ -69,8 +69,8 @@ class Workbench:
         if self.lines == self.bug.lines:
             return [(self.bug.call, self.bug.found, self.bug.wanted)]
         tests = self.bug.original.tests if shown else self.bug.original.all_tests
-        found = gives(self.lines, tuple(call for call, _ in tests), self.sandbox)
-        return [(call, gave, wanted) for (call, wanted), gave in zip(tests, found, strict=True) if gave != wanted]
+        results = gives(self.lines, tuple(call for call, _ in tests), self.sandbox)
+        return [(call, gave, wanted) for (call, wanted), gave in zip(tests, results, strict=True) if gave != wanted]
 
     async def _list(self, arguments: Mapping[str, Any]) -> str:
         return self.file
@@ -87,8 +87,8 @@ class Workbench:
         if not wrong:
             return "all tests pass"
         call, gave, wanted = wrong[0]
-        told = f"raises {gave[1:]}" if gave.startswith("!") else f"gives {gave}"
-        return f"{call} {told}, not {wanted}"
+        behaviour = f"raises {gave[1:]}" if gave.startswith("!") else f"gives {gave}"
+        return f"{call} {behaviour}, not {wanted}"
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ class BenchTool:
         return await self.act(arguments)
 
 
-def _number(given: Any) -> int | None:
+def _number(value: Any) -> int | None:
     """A line's number, given as a number or as digits."""
-    if isinstance(given, str) and given.strip().isascii() and given.strip().isdigit() and len(given) < 9:
-        return int(given)
-    return given if isinstance(given, int) and not isinstance(given, bool) else None
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit() and len(value) < 9:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

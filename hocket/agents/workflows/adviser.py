@@ -18,7 +18,7 @@ from hocket.types import Decoding, Message, Scenario, Turn
 SYSTEM = "You advise somebody who acts. Say in a line how to go about it, not the answer."
 ADVISER = "adviser"
 
-ADVISES = InfoColumn("advises", "Of each turn whom it advised, an agent's name; None for those of whoever acts.")
+ADVISES = InfoColumn("advises", "For each turn the name of the agent that it advised; None where it advised none.")
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,12 @@ class Advised(Workflow):
 
 
 def _spread(
-    given: Mapping[Reply, float] | Sequence[float | None], turns: Sequence[Turn]
+    rewards: Mapping[Reply, float] | Sequence[float | None], turns: Sequence[Turn]
 ) -> Mapping[Reply, float] | Sequence[float | None]:
     """The inner workflow's rewards per turn, spread over all turns; the adviser's turns have none."""
-    if isinstance(given, Mapping):
-        return given
-    left = iter(given)
+    if isinstance(rewards, Mapping):
+        return rewards
+    left = iter(rewards)
     values = [None if turn.role == ADVISER else next(left, None) for turn in turns]
     return [*values, *left]  # What is too long stays so, and is refused where it is read.
 

@@ -171,7 +171,7 @@ class Chat:
         response: Sequence[int],
         new: Sequence[Message],
         tools: Tools | None = None,
-        said: Message | None = None,
+        answer: Message | None = None,
     ) -> Tokens | None:
         """`following`, or None if the template renders the past differently with the `new` messages.
 
@@ -180,15 +180,15 @@ class Chat:
         a shape, see `hocket.agents.workflows.shapes`.
 
         Args:
-            said: the response as a message, if it is known.
+            answer: the response as a message, if it is known.
         """
         reply = self.reply_text(response)
-        said = said or {"role": "assistant", "content": reply}
-        words = said.get("content")
+        answer = answer or {"role": "assistant", "content": reply}
+        words = answer.get("content")
         # A response may have more than its words, such as a thought that the template adds only to the last answer.
-        if len(said) > 2 or not isinstance(words, str) or not _squeezed(words).endswith(_squeezed(reply)):
-            return self._grown(history, said, new, tools, response)
-        messages = (*history, said, *new)
+        if len(answer) > 2 or not isinstance(words, str) or not _squeezed(words).endswith(_squeezed(reply)):
+            return self._grown(history, answer, new, tools, response)
+        messages = (*history, answer, *new)
         shape = len(history), self._shapes.of(messages), repr(tools) if tools else None
         if shape not in self._growth:
             if len(self._growth) >= _KEPT:
@@ -201,9 +201,9 @@ class Chat:
         return self._after(suffix, self.ended(response))
 
     def demonstration(
-        self, said: str | Message, history: Sequence[Message] = (_QUESTION,), tools: Tools | None = None
+        self, answer: str | Message, history: Sequence[Message] = (_QUESTION,), tools: Tools | None = None
     ) -> Tokens:
-        """Ids of the response `said` after the opening of `history`, end-of-turn token included.
+        """Ids of the response `answer` after the opening of `history`, end-of-turn token included.
 
         They encode the template's text of the response, with its tool calls, in its context. If the template drops a
         part that must be learnt (thoughts), or renders finished answers with another beginning than the opening's end,
@@ -213,7 +213,7 @@ class Chat:
         Raises:
             ConfigurationError: when the template refuses the messages, or omits the words or the calls.
         """
-        message: Message = {"role": "assistant", "content": said} if isinstance(said, str) else said
+        message: Message = {"role": "assistant", "content": answer} if isinstance(answer, str) else answer
         before = self._text(list(history), tools, speak=True)
         return self._words.encode_after(unmarked(before), self._answer(message, history, tools))
 
@@ -389,26 +389,26 @@ class Chat:
     def _content(self, message: Message) -> str:
         return str(self._words.plain(_words_of(message), str(message["role"])))
 
-    def _answer(self, said: Message, history: Sequence[Message], tools: Tools | None) -> str:
-        """The text of the response `said`, from the end of the opening to the end of turn; checks its completeness."""
-        text = self._written(said, history, tools)
-        self._check_shown(said, history, tools, text)
+    def _answer(self, answer: Message, history: Sequence[Message], tools: Tools | None) -> str:
+        """The text of an answer, from the end of the opening to the end of turn; checks its completeness."""
+        text = self._written(answer, history, tools)
+        self._check_shown(answer, history, tools, text)
         return text
 
-    def _written(self, said: Message, history: Sequence[Message], tools: Tools | None) -> str:
-        before, full = self._text(list(history), tools, speak=True), self._text([*history, said], tools, speak=False)
-        thought, words = self._thought.search(before), self._content(said)
-        rest = self._behind(history, said, tools)
+    def _written(self, answer: Message, history: Sequence[Message], tools: Tools | None) -> str:
+        before, full = self._text(list(history), tools, speak=True), self._text([*history, answer], tools, speak=False)
+        thought, words = self._thought.search(before), self._content(answer)
+        rest = self._behind(history, answer, tools)
         if rest is None and len(history) > 1:  # With an answer the past may be rendered differently.
-            rest = self._behind((_QUESTION,), said, tools)
+            rest = self._behind((_QUESTION,), answer, tools)
         if rest is None or _squeezed(words) not in _squeezed(rest):
             if _squeezed(without_thoughts(self._words.opened(words))) not in _squeezed(full):
                 raise ConfigurationError(
                     f"the chat template of {_name(self.tokenizer)} does not show what the assistant says "
-                    f"({words[:40]!r}){', beside its calls of tools' if said.get('tool_calls') else ''}; leave it out, "
-                    "or use a template that shows it"
+                    f"({words[:40]!r}){', beside its calls of tools' if answer.get('tool_calls') else ''}; leave it "
+                    "out, or use a template that shows it"
                 )
-            rest = words + self._rest(self._text([*history, {**said, "content": _MARKER}], tools, speak=False))
+            rest = words + self._rest(self._text([*history, {**answer, "content": _MARKER}], tools, speak=False))
         if thought is not None:
             name = self._words.opened(thought[1])
             rest = _gone_on(rest, thought[1], thought[2], self._words.sealed(f"{name[0]}/{name[1:]}"))
@@ -420,25 +420,25 @@ class Chat:
             )
         return rest[:last]
 
-    def _behind(self, history: Sequence[Message], said: Message, tools: Tools | None) -> str | None:
+    def _behind(self, history: Sequence[Message], answer: Message, tools: Tools | None) -> str | None:
         """The text after the opening, without the thought that it begins; None if the opening differs."""
-        before, full = self._text(list(history), tools, speak=True), self._text([*history, said], tools, speak=False)
+        before, full = self._text(list(history), tools, speak=True), self._text([*history, answer], tools, speak=False)
         thought = self._thought.search(before)
         bare = before if thought is None else before[: thought.start()]
         return full[len(bare) :] if full.startswith(bare) else None
 
-    def _check_shown(self, said: Message, history: Sequence[Message], tools: Tools | None, found: str) -> None:
+    def _check_shown(self, answer: Message, history: Sequence[Message], tools: Tools | None, text: str) -> None:
         """Checks that an answer contains every part that must be learnt."""
         for name in BESIDES:
-            value = said.get(name)
+            value = answer.get(name)
             parts = [value[:n] + value[n + 1 :] for n in range(len(value))] if isinstance(value, list) else [None]
             for left in parts if value else ():
-                less = {key: left if key == name else item for key, item in said.items() if key != name or left}
+                less = {key: left if key == name else item for key, item in answer.items() if key != name or left}
                 try:
                     other = self._written(less, history, tools)
                 except ConfigurationError:
                     continue  # A message without other content may be refused.
-                if other == found:
+                if other == text:
                     raise ConfigurationError(
                         f"the chat template of {_name(self.tokenizer)} does not show the {name} of an assistant "
                         "message, so nothing would be learnt of them; leave them out, or use a template that does"
@@ -447,15 +447,15 @@ class Chat:
     def _grown(
         self,
         history: Sequence[Message],
-        said: Message,
+        answer: Message,
         new: Sequence[Message],
         tools: Tools | None,
         response: Sequence[int],
     ) -> Tokens | None:
         """`grown` for a response with more than words: the text after it in the complete conversation."""
-        head = self._text(list(history), tools, speak=True) + self._answer(said, history, tools)
+        head = self._text(list(history), tools, speak=True) + self._answer(answer, history, tools)
         head = head[: max(seal.start() for seal in SEAL.finditer(head))]
-        suffix = _past(self._text([*history, said, *new], tools, speak=True), head)
+        suffix = _past(self._text([*history, answer, *new], tools, speak=True), head)
         ended = self.ended(response)
         if suffix is None or (ended and self._close(suffix) != response[-1]):
             return None

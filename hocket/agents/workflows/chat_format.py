@@ -22,17 +22,17 @@ class ChatFormat(Protocol):
         response: Sequence[int],
         new: Sequence[Message],
         tools: Tools | None = None,
-        said: Message | None = None,
+        answer: Message | None = None,
     ) -> Tokens | None:
-        """Ids of what follows a response, `said` as a message, when `new` messages arrive; None where the past would
+        """Ids of what follows a response, `answer` as a message, when `new` messages arrive; None where the past would
         read differently.
         """
         ...
 
     def demonstration(
-        self, said: str | Message, history: Sequence[Message] = ..., tools: Tools | None = None
+        self, answer: str | Message, history: Sequence[Message] = ..., tools: Tools | None = None
     ) -> Tokens:
-        """Ids of the response `said` after `history`."""
+        """Ids of the response `answer` after `history`."""
         ...
 
     def reply_text(self, response: Sequence[int], observation: Sequence[int] = ()) -> str:

@@ -72,8 +72,8 @@ class SealedTokenizer:
         if not isinstance(core, Tokenizer):
             name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
             raise ConfigurationError(
-                f"the tokenizer {name!r} is written in Python, so control tokens that messages spell could not be told "
-                "from the template's; use a fast tokenizer, one with a tokenizer.json"
+                f"the tokenizer {name!r} is written in Python, so control tokens that messages spell could not be "
+                "distinguished from the template's; use a fast tokenizer, one with a tokenizer.json"
             )
         self._control = dict(control)
         self._seals = {text: _seal(number) for number, text in control.items()}

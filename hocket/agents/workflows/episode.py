@@ -242,15 +242,15 @@ class Episode:
     async def _outlasted(self, playing: asyncio.Task[Any]) -> str | None:
         most, idle, begun = self._limits.seconds, self._limits.idle_seconds, time.monotonic()
         while True:
-            now = time.monotonic()
-            if most is not None and now - begun >= most:
+            current = time.monotonic()
+            if most is not None and current - begun >= most:
                 return f"the episode took more than limits.seconds = {most} s{self._held_up}"
-            active = now if self._calls else self._active
-            if idle is not None and now - active >= idle:
+            active = current if self._calls else self._active
+            if idle is not None and current - active >= idle:
                 return f"the workflow called no agent for more than limits.idle_seconds = {idle} s{self._held_up}"
             waits = [begun + most] if most is not None else []
             waits += [active + idle] if idle is not None else []
-            done, _ = await asyncio.wait([playing], timeout=min(waits) - now if waits else None)
+            done, _ = await asyncio.wait([playing], timeout=min(waits) - current if waits else None)
             if done:
                 return None
 

@@ -23,7 +23,7 @@ KEY = Key.of(0).derive("likelihood")
 """The key of every request, since nothing is drawn."""
 
 
-async def likelihoods(actors: Mapping[str, Actor], asked: Sequence[Asked]) -> list[NDArray[np.float32] | None]:
+async def likelihoods(actors: Mapping[str, Actor], questions: Sequence[Asked]) -> list[NDArray[np.float32] | None]:
     """The log-probs `[L]` of each continuation after its turn's prompt, under the current policy.
 
     At the turn's sampling temperature, of the uncut vocabulary. None where the context has no room for it, and for
@@ -34,7 +34,7 @@ async def likelihoods(actors: Mapping[str, Actor], asked: Sequence[Asked]) -> li
     """
     requests: dict[tuple[str, Request], None] = {}
     wanted: list[tuple[str, Request] | None] = []
-    for turn, tokens in asked:
+    for turn, tokens in questions:
         actor = actors.get(turn.role)
         learnt = actor is not None and actor.learns and actor.policy == turn.policy and len(tokens) > 0
         entry = (turn.role, _request(turn, tokens)) if learnt else None

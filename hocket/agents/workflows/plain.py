@@ -40,12 +40,14 @@ class TextChat:
         response: Sequence[int],
         new: Sequence[Message],
         tools: Tools | None = None,
-        said: Message | None = None,
+        answer: Message | None = None,
     ) -> Tokens | None:
         """Ids of the `new` messages: nothing rewrites the past."""
         return self.opening(new, tools)
 
-    def demonstration(self, said: str | Message, history: Sequence[Message] = (), tools: Tools | None = None) -> Tokens:
+    def demonstration(
+        self, answer: str | Message, history: Sequence[Message] = (), tools: Tools | None = None
+    ) -> Tokens:
         """Raises an error: a model behind an endpoint is not trained."""
         raise ConfigurationError("demonstrations belong to the workflow's first role, which is an endpoint; train it")
 

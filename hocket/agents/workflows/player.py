@@ -339,7 +339,7 @@ class TextPlayer:
         return shown
 
     def _forced(
-        self, role: str, messages: tuple[Message, ...], said: Message, parent: Turn | None, tools: Tools | None
+        self, role: str, messages: tuple[Message, ...], answer: Message, parent: Turn | None, tools: Tools | None
     ) -> Turn:
         chat = self.actors[role].chat
         observation = None
@@ -349,8 +349,8 @@ class TextPlayer:
             observation = chat.grown(messages[:past], parent.action.tolist(), new, tools, before)
         if observation is None:
             parent, observation = None, chat.opening(messages, tools)
-        action, text = chat.demonstration(said, messages, tools), said.get("content")
-        if not isinstance(text, str) or any(said.get(name) for name in BESIDES):
+        action, text = chat.demonstration(answer, messages, tools), answer.get("content")
+        if not isinstance(text, str) or any(answer.get(name) for name in BESIDES):
             text = chat.reply_text(action, observation)  # Like the text of a sampled response, with its calls.
         return Turn(
             agent=role,

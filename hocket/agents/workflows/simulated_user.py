@@ -26,7 +26,7 @@ class User(Protocol):
         """The first words."""
         ...
 
-    async def reply(self, said: str) -> str | None:
+    async def reply(self, message: str) -> str | None:
         """The answer to a message of the agent; None closes the talk."""
         ...
 
@@ -51,7 +51,7 @@ class Visit(Protocol):
         """The agent's instructions for this dialogue, before the user's first message; may be empty."""
         ...
 
-    def closes(self, said: str) -> bool:
+    def closes(self, message: str) -> bool:
         """Whether a message of the agent ends the talk, whatever the user would say."""
         ...
 
@@ -187,6 +187,6 @@ class RoleUser:
     async def open(self) -> str:
         return (await self._agent("How can I help you?")).text
 
-    async def reply(self, said: str) -> str | None:
-        answer = (await self._agent(said)).text
+    async def reply(self, message: str) -> str | None:
+        answer = (await self._agent(message)).text
         return None if self._closing in answer else answer

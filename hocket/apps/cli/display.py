@@ -30,7 +30,7 @@ from hocket.recipe import Recipe
 from hocket.train import adapters
 from hocket.train.examples import replayed
 from hocket.train.kinds import ACCURACY, MEASURES, is_share, kind_of
-from hocket.train.kinds.ways import GREEDY, SAMPLED, TOLD_APART, as_told, leads_of, ways_shown
+from hocket.train.kinds.ways import GREEDY, SAMPLED, SAMPLED_KEYS, as_greedy, leads_of, ways_shown
 from hocket.train.kinds.words import (
     EPISODES,
     RESPONSES,
@@ -332,7 +332,7 @@ def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     ways = ways_shown(before, after, measure, summary.get("leads", GREEDY))
     for place, way in enumerate(ways):
-        old, new = as_told(before, measure, way), as_told(after, measure, way)
+        old, new = as_greedy(before, measure, way), as_greedy(after, measure, way)
         bold = ("bold", "bold green") if not place else ("dim", "dim")
         table.add_row(
             WORDS.get(measure, measure) + (f", {way}" if ways != (GREEDY,) else ""),
@@ -342,7 +342,7 @@ def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
         )
         table.add_row("[dim]95 % interval", _interval(old, share=share), _interval(new, share=share), "")
     table.add_row(f"[dim]{what.each}", f"[dim]{before.get('n', 0)}", f"[dim]{after.get('n', 0)}", "")
-    apart = (measure, "n", "low", "high", "step", *TOLD_APART)
+    apart = (measure, "n", "low", "high", "step", *SAMPLED_KEYS)
     both = [name for name in after if name not in apart and name in before]
     for name in [name for name in both if not is_recorded(name)]:
         fraction = name != "length" and not name.startswith("reward/")

@@ -113,7 +113,7 @@ class Conversation:
         """The tokens of the conversation; what was sampled stays as it was sampled."""
         if self.said:
             last = self.said[-1]
-            grown = self._chat.grown((*last.before, last.asked), last.response, (question,), said=last.after[-1])
+            grown = self._chat.grown((*last.before, last.asked), last.response, (question,), answer=last.after[-1])
             if grown is not None:
                 return last.context + last.response + grown
         return self._chat.opening((*before, question))

@@ -14,10 +14,10 @@ from hocket.apps.report.reading import Row, RunRecord, eval_interval
 from hocket.apps.report.roles import MEASURES as SUMMED
 from hocket.apps.report.roles import each_agent, series
 from hocket.train.kinds import ACCURACY, MEASURES, is_share
-from hocket.train.kinds.ways import GREEDY, SAMPLED, TOLD_APART
+from hocket.train.kinds.ways import GREEDY, SAMPLED, SAMPLED_KEYS
 from hocket.train.kinds.words import EPISODES, UnitNames, is_recorded, units_of
 
-EVALUATED_APART = {"n", "low", "high", "length", *MEASURES, *TOLD_APART}
+EVALUATED_APART = {"n", "low", "high", "length", *MEASURES, *SAMPLED_KEYS}
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from hocket.apps.report.rollouts import rollouts
 from hocket.apps.report.status import cluster_of, lag_words, learner_rows, sampler_rows
 from hocket.train.disk import write_atomic
 from hocket.train.kinds import ACCURACY, MEASURES, is_share
-from hocket.train.kinds.ways import GREEDY, TOLD_APART, as_told, ways_shown
+from hocket.train.kinds.ways import GREEDY, SAMPLED_KEYS, as_greedy, ways_shown
 from hocket.train.kinds.words import EPISODES, WORDS, interval_of, is_recorded, recorded_rows, units_of
 
 HERE = Path(__file__).parent
@@ -191,7 +191,7 @@ def measured(summary: Mapping[str, Any], when: str, measure: str) -> float | Non
     """The evaluated success before or after, by the way of playing that leads."""
     before, after = summary.get("before") or {}, summary.get("after") or {}
     first, *_ = ways_shown(before, after, measure, str(summary.get("leads")))
-    value = as_told(before if when == "before" else after, measure, first).get(measure)
+    value = as_greedy(before if when == "before" else after, measure, first).get(measure)
     return float(value) if is_number(value) else None
 
 
@@ -215,7 +215,7 @@ def hero(run: RunRecord) -> Hero | None:
     """The gain with its intervals; None before the first evaluation."""
     summaries = [run.summary.get(when) or {} for when in ("before", "after")]
     first, *others = ways = ways_shown(summaries[0], summaries[1], run.measure, str(run.summary.get("leads")))
-    evaluations = [as_told(evaluation, run.measure, first) for evaluation in summaries]
+    evaluations = [as_greedy(evaluation, run.measure, first) for evaluation in summaries]
     before, after = (evaluation.get(run.measure) for evaluation in evaluations)
     if before is None or after is None:
         return None
@@ -225,7 +225,7 @@ def hero(run: RunRecord) -> Hero | None:
     what = MEASURES.get(run.measure, ACCURACY)
     where = f"{what.title} on {n:,.0f} {what.each}" if is_number(n) else what.title
     where += f", {first}" if ways != (GREEDY,) else ""
-    figures = [[as_told(evaluation, run.measure, way).get(run.measure) for evaluation in summaries] for way in others]
+    figures = [[as_greedy(evaluation, run.measure, way).get(run.measure) for evaluation in summaries] for way in others]
     return Hero(
         what=where,
         before=show(before),
@@ -307,12 +307,12 @@ def _facts(run: RunRecord) -> list[tuple[str, str]]:
 def before_and_after(run: RunRecord) -> list[dict[str, str]]:
     """Rows of the table: the measure with its interval, the length, and every trait of the answers."""
     before, after = run.summary.get("before") or {}, run.summary.get("after") or {}
-    apart = {run.measure, "n", "low", "high", "length", "step", "success", "seconds", *TOLD_APART}
+    apart = {run.measure, "n", "low", "high", "length", "step", "success", "seconds", *SAMPLED_KEYS}
     traits = [name for name in {**before, **after} if name not in apart and not is_recorded(name)]
     rows = []
     ways = ways_shown(before, after, run.measure, str(run.summary.get("leads")))
     for name, way in (*((run.measure, way) for way in ways), *((name, "") for name in ("length", *traits))):
-        pair = [as_told(evaluation, run.measure, way) if way else evaluation for evaluation in (before, after)]
+        pair = [as_greedy(evaluation, run.measure, way) if way else evaluation for evaluation in (before, after)]
         old, new = (evaluation.get(name) for evaluation in pair)
         if not (is_number(old) and is_number(new)):
             continue

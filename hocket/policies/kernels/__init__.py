@@ -390,10 +390,10 @@ def token_logprobs(
     """
     _expect(torch.int64, action)
     _expect(torch.float32, temperature)
-    found = [torch.empty(len(logits)) for _ in range(4 if entropy else 3)]
-    spread = found[3] if entropy else None
-    _call("token_logprobs", _half(logits.dtype), logits, action, temperature, *found[:3], spread, *logits.shape)
-    return found[0], found[1], found[2], spread
+    outputs = [torch.empty(len(logits)) for _ in range(4 if entropy else 3)]
+    spread = outputs[3] if entropy else None
+    _call("token_logprobs", _half(logits.dtype), logits, action, temperature, *outputs[:3], spread, *logits.shape)
+    return outputs[0], outputs[1], outputs[2], spread
 
 
 def token_logprobs_backward(
@@ -536,22 +536,22 @@ def _flat(x: Tensor) -> Tensor:
 
 @functools.cache
 def _function(name: str, head: int) -> Callable[..., None]:
-    found = library(head)
-    if found is None:
+    loaded = library(head)
+    if loaded is None:
         raise RuntimeError(f"the kernels are not available: {reason(head)}")
-    function: Any = getattr(found, f"hocket_{name}")
+    function: Any = getattr(loaded, f"hocket_{name}")
     function.argtypes, function.restype = _SIGNATURES[name], None
     return function  # type: ignore[no-any-return]
 
 
 def _call(name: str, *arguments: Tensor | float | None, head: int = ANY_HEAD) -> None:
     """Tensors go by address: they must be contiguous and on the processor."""
-    given: list[float | None] = []
+    addresses: list[float | None] = []
     for argument in arguments:
         if isinstance(argument, Tensor):
             if not argument.is_contiguous():
                 raise ValueError(f"{name}: a tensor of shape {tuple(argument.shape)} is not contiguous")
-            given.append(argument.data_ptr())
+            addresses.append(argument.data_ptr())
         else:
-            given.append(argument)
-    _function(name, head)(*given, torch.get_num_threads())
+            addresses.append(argument)
+    _function(name, head)(*addresses, torch.get_num_threads())

@@ -26,7 +26,7 @@ _PATIENCE = 300.0
 def compiler() -> str | None:
     """The C++ compiler: `CXX`, else g++, clang++ or c++ where there is one."""
     named = os.environ.get("CXX")
-    return next((found for name in (named, "g++", "clang++", "c++") if name and (found := shutil.which(name))), None)
+    return next((path for name in (named, "g++", "clang++", "c++") if name and (path := shutil.which(name))), None)
 
 
 def cache_folder() -> Path:
@@ -63,8 +63,8 @@ def _attempt(head: int) -> tuple[ctypes.CDLL | None, str | None]:
     try:
         return _load(_compiled(tool, head)), None
     except (OSError, subprocess.SubprocessError) as error:
-        said = str(getattr(error, "stderr", None) or getattr(error, "strerror", None) or "").strip().splitlines()
-        return None, f"{Path(tool).name} failed: {said[0] if said else 'no library that can be loaded'}"
+        lines = str(getattr(error, "stderr", None) or getattr(error, "strerror", None) or "").strip().splitlines()
+        return None, f"{Path(tool).name} failed: {lines[0] if lines else 'no library that can be loaded'}"
 
 
 def _compiled(tool: str, head: int) -> Path:
@@ -74,18 +74,18 @@ def _compiled(tool: str, head: int) -> Path:
     if openmp:
         flags.append("-fopenmp")
     version = subprocess.run([tool, "--version"], capture_output=True, timeout=_PATIENCE).stdout
-    told = "\0".join([SOURCE.read_text(), *flags, version.decode(errors="replace"), _processor()])
-    target = cache_folder() / f"{hashlib.sha256(told.encode()).hexdigest()[:24]}.so"
+    identity = "\0".join([SOURCE.read_text(), *flags, version.decode(errors="replace"), _processor()])
+    target = cache_folder() / f"{hashlib.sha256(identity.encode()).hexdigest()[:24]}.so"
     if target.exists():
         return target
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        part, whole = Path(folder) / "kernels.o", Path(folder) / "kernels.so"
+        part, linked = Path(folder) / "kernels.o", Path(folder) / "kernels.so"
         # Linked apart and without an OpenMP library: it shall be torch's, whose threads are waiting already.
-        for order in ([*flags, "-c", str(SOURCE), "-o", str(part)], ["-shared", str(part), "-o", str(whole)]):
+        for order in ([*flags, "-c", str(SOURCE), "-o", str(part)], ["-shared", str(part), "-o", str(linked)]):
             subprocess.run(
                 [tool, *order], check=True, capture_output=True, text=True, errors="replace", timeout=_PATIENCE
             )
-        whole.replace(target)
+        linked.replace(target)
     return target
 
 

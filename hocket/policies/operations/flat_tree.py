@@ -38,14 +38,14 @@ class FlatTree:
         Raises:
             ValueError: when the nodes stand in another order.
         """
-        own = np.array([node.own for node in nodes], np.int64)
-        start = np.cumsum(own) - own
-        ends = _ends(nodes, start, own)
+        counts = np.array([node.own for node in nodes], np.int64)
+        start = np.cumsum(counts) - counts
+        ends = _ends(nodes, start, counts)
         depth = np.concatenate([np.arange(len(node.path) - node.own, len(node.path)) for node in nodes])
         return FlatTree(
             nodes,
             start,
-            torch.from_numpy(np.repeat(ends, own)).to(device),
+            torch.from_numpy(np.repeat(ends, counts)).to(device),
             torch.from_numpy(depth).to(device),
             depth,
         )
@@ -69,17 +69,17 @@ class FlatTree:
         return hidden
 
 
-def _ends(nodes: Sequence[TokenRun], start: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.int64]:
+def _ends(nodes: Sequence[TokenRun], start: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each node the flat place behind all tokens at and below it."""
-    ends = start + own
+    ends = start + counts
     open_nodes: list[int] = []
     for number, node in enumerate(nodes):
         above = int(node.path[-node.own - 1]) if len(node.path) > node.own else -1
-        while open_nodes and start[open_nodes[-1]] + own[open_nodes[-1]] - 1 != above:
+        while open_nodes and start[open_nodes[-1]] + counts[open_nodes[-1]] - 1 != above:
             ends[open_nodes.pop()] = start[number]
         if above >= 0 and not open_nodes:
             raise ValueError("nodes of a flat tree stand in its order: a node, then all below it")
         open_nodes.append(number)
     for number in open_nodes:
-        ends[number] = start[-1] + own[-1]
+        ends[number] = start[-1] + counts[-1]
     return ends

@@ -13,7 +13,7 @@ from hocket.policies.prefix_tree import TokenRun
 
 def paths_of(nodes: Sequence[TokenRun]) -> TreePaths:
     """The nodes' paths as pieces of consecutive tokens."""
-    own = np.array([node.own for node in nodes], np.int32)
+    counts = np.array([node.own for node in nodes], np.int32)
     piece, begin, length = [0], [], []
     for node in nodes:
         cuts = np.flatnonzero(np.diff(node.path) != 1) + 1
@@ -21,5 +21,5 @@ def paths_of(nodes: Sequence[TokenRun]) -> TreePaths:
         begin.append(node.path[first])
         length.append(np.diff(np.append(first, len(node.path))))
         piece.append(piece[-1] + len(first))
-    columns = (np.cumsum(own) - own, own, piece, np.concatenate(begin), np.concatenate(length))
+    columns = (np.cumsum(counts) - counts, counts, piece, np.concatenate(begin), np.concatenate(length))
     return TreePaths(*(torch.from_numpy(np.asarray(column, np.int32)) for column in columns))

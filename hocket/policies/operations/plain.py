@@ -329,7 +329,7 @@ def paged_attention(
         token = torch.tensor(first, device=device)[:, None] + torch.arange(length, device=device)
         pages = table[run_row[rows].to(table.device)].long()
         q = wide(queries[token])
-        q = torch.cat([_grouped(one, shared) for one in q]) if length > 1 else q.reshape(-1, heads // shared, size)
+        q = torch.cat([_grouped(query, shared) for query in q]) if length > 1 else q.reshape(-1, heads // shared, size)
         sinks = None
         if bounds.sinks is not None:
             each = bounds.sinks.view(shared, -1, 1).expand(-1, -1, length).reshape(shared, -1, 1)

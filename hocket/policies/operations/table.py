@@ -326,7 +326,7 @@ def _column_of(device: str, dtype: torch.dtype, head: int, group: int) -> Operat
     refusals = []
     for column in COLUMNS:
         operations = OPERATIONS if head else [operation for operation in OPERATIONS if not operation.by_head]
-        sentences = (column.refusal(one, torch.device(device), dtype, head, group) for one in operations)
+        sentences = (column.refusal(operation, torch.device(device), dtype, head, group) for operation in operations)
         why = next((sentence for sentence in sentences if sentence is not None), None)
         if why is None:
             return column

@@ -371,10 +371,10 @@ def tree_attention_backward(
     parts = torch.empty(len(bounds_of[0]), tile[3], 2 * shared, size, dtype=torch.float32, device=qkv.device)
     arguments = (turned, qkv, gradient, sums, along, paths.end, paths.depth, *bounds_of, parts, rows)
     kernels.tree_attention_backward_keys[(len(parts), shared)](*arguments, *shape, *tile, num_stages=1)
-    whole = parts[ranks[0][1]] if len(ranks) > 1 else parts
+    summed = parts[ranks[0][1]] if len(ranks) > 1 else parts
     for tiles, chosen in ranks[1:]:  # Tiles are distinct, so that sums have one order.
-        whole.index_add_(0, tiles, parts[chosen])
-    result[:, heads:] = whole.view(-1, 2 * shared, size)[:rows]
+        summed.index_add_(0, tiles, parts[chosen])
+    result[:, heads:] = summed.view(-1, 2 * shared, size)[:rows]
     return result.flatten(1)
 
 

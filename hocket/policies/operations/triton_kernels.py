@@ -315,9 +315,9 @@ def tree_attention_backward_queries(
     real, inside = query < count, d < SIZE
     at = place + query
     token = first + query
-    whole = real[:, None] & inside[None, :]
-    q = tl.load(turned + (token * (heads + shared) + head)[:, None] * SIZE + d[None, :], mask=whole, other=0.0)
-    g = tl.load(gradient + (token * heads + head)[:, None] * SIZE + d[None, :], mask=whole, other=0.0)
+    valid = real[:, None] & inside[None, :]
+    q = tl.load(turned + (token * (heads + shared) + head)[:, None] * SIZE + d[None, :], mask=valid, other=0.0)
+    g = tl.load(gradient + (token * heads + head)[:, None] * SIZE + d[None, :], mask=valid, other=0.0)
     level = tl.load(sums + token * heads + head, mask=real, other=0.0)
     share = tl.load(along + token * heads + head, mask=real, other=0.0)
     for_q = tl.zeros([ROWS, BLOCK], tl.float32)
@@ -345,7 +345,7 @@ def tree_attention_backward_queries(
         slopes = tl.dot(g, tl.trans(v), input_precision="ieee") - share[:, None]
         slopes = chances * slopes * slope * scale
         for_q += tl.dot(slopes.to(k.dtype), k, input_precision="ieee")
-    tl.store(result + (token * (heads + 2 * shared) + head)[:, None] * SIZE + d[None, :], for_q, mask=whole)
+    tl.store(result + (token * (heads + 2 * shared) + head)[:, None] * SIZE + d[None, :], for_q, mask=valid)
 
 
 @triton.jit
@@ -392,9 +392,9 @@ def tree_attention_backward_keys(
         query, head = begin + row // repeat, group * repeat + row % repeat
         real = (row // repeat < step) & (query < last)
         token = query.to(tl.int64)
-        whole = real[:, None] & inside[None, :]
-        q = tl.load(turned + (token * (heads + shared) + head)[:, None] * SIZE + d[None, :], mask=whole, other=0.0)
-        g = tl.load(gradient + (token * heads + head)[:, None] * SIZE + d[None, :], mask=whole, other=0.0)
+        valid = real[:, None] & inside[None, :]
+        q = tl.load(turned + (token * (heads + shared) + head)[:, None] * SIZE + d[None, :], mask=valid, other=0.0)
+        g = tl.load(gradient + (token * heads + head)[:, None] * SIZE + d[None, :], mask=valid, other=0.0)
         level = tl.load(sums + token * heads + head, mask=real, other=0.0)
         share = tl.load(along + token * heads + head, mask=real, other=0.0)
         visible = (key[None, :] <= token[:, None]) & (token[:, None] < last_seen[None, :]) & real[:, None]
@@ -467,8 +467,8 @@ def paged_attention(
         real, inside = query < count, d < SIZE
         at = place + query
         token = first.to(tl.int64) + query
-        whole = real[:, None] & inside[None, :]
-        q = tl.load(turned + (token * (heads + shared) + head)[:, None] * SIZE + d[None, :], mask=whole, other=0.0)
+        valid = real[:, None] & inside[None, :]
+        q = tl.load(turned + (token * (heads + shared) + head)[:, None] * SIZE + d[None, :], mask=valid, other=0.0)
         peak, total, mixed = _begin(sinks, head, real, SINKS, ROWS, BLOCK)
         low = 0
         if window > 0:
@@ -493,7 +493,7 @@ def paged_attention(
             peak, total, mixed = _attend_tile(q, k, v, visible, peak, total, mixed, scale, cap, CAPPED)
         total = tl.where(real, total, 1.0)
         result = (mixed / total[:, None]).to(out.dtype.element_ty)
-        tl.store(out + (token * heads + head)[:, None] * SIZE + d[None, :], result, mask=whole)
+        tl.store(out + (token * heads + head)[:, None] * SIZE + d[None, :], result, mask=valid)
         if SUMS:
             tl.store(sums + token * heads + head, peak + tl.log(total), mask=real)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 GREEDY, SAMPLED = "greedy", "sampled"
-TOLD_APART = (SAMPLED, f"{SAMPLED}/low", f"{SAMPLED}/high")
+SAMPLED_KEYS = (SAMPLED, f"{SAMPLED}/low", f"{SAMPLED}/high")
 """What an evaluation tells of sampled play, beside the measure of greedy play, `low` and `high`."""
 
 
@@ -37,7 +37,7 @@ def leads_of(task: Any) -> str | None:
 
 def ways_of(evaluation: Mapping[str, Any], measure: str) -> dict[str, Way]:
     """The ways that an evaluation, as summaries hold it, was measured in, greedy first."""
-    keys = {GREEDY: (measure, "low", "high"), SAMPLED: TOLD_APART}
+    keys = {GREEDY: (measure, "low", "high"), SAMPLED: SAMPLED_KEYS}
     by_name = {name: [_number(evaluation.get(key)) for key in of] for name, of in keys.items()}
     return {name: Way(name, *numbers) for name, numbers in by_name.items() if math.isfinite(numbers[0])}
 
@@ -57,7 +57,7 @@ def ways_shown(before: Mapping[str, Any], after: Mapping[str, Any], measure: str
     return (first, GREEDY if first == SAMPLED else SAMPLED) if differ else (first,)
 
 
-def as_told(evaluation: Mapping[str, Any], measure: str, way: str) -> dict[str, float]:
+def as_greedy(evaluation: Mapping[str, Any], measure: str, way: str) -> dict[str, float]:
     """The measure and its interval of one way, under the names that greedy play has them by."""
     numbers = ways_of(evaluation, measure).get(way)
     if numbers is None:

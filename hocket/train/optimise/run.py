@@ -90,7 +90,7 @@ class SearchRun:
         settings: SearchSettings,
         folder: Path,
         observe: Callable[[Trial], None] = lambda trial: None,
-        remark: Callable[[str], None] = lambda said: None,
+        remark: Callable[[str], None] = lambda message: None,
         *,
         trust: bool = False,
     ) -> None:

@@ -73,10 +73,10 @@ class FunctionEngine:
             raise HocketError(f"the function that answers as the model returned a {type(text).__name__}, not a text")
         ends = [at + len(stop) for stop in request.decoding.stop if (at := text.find(stop)) >= 0]
         ending = () if ends else (self._chat.end_of_turn,)
-        whole = (*request.prefix, *self._chat.encode(text[: min(ends, default=None)], request.prefix), *ending)
-        tokens = np.array(whole[: request.decoding.max_tokens], np.int64)
+        complete = (*request.prefix, *self._chat.encode(text[: min(ends, default=None)], request.prefix), *ending)
+        tokens = np.array(complete[: request.decoding.max_tokens], np.int64)
         imposed = np.arange(len(tokens)) < len(request.prefix)
-        finish: Any = "stop" if len(tokens) == len(whole) else "length"
+        finish: Any = "stop" if len(tokens) == len(complete) else "length"
         return Sample(tokens, np.zeros(len(tokens), np.float32), finish, self.version, imposed)
 
 

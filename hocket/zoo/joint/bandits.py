@@ -85,8 +85,8 @@ class _Pulls(JointEnvironment):
         pulled = self.last[:, None] == np.arange(self.world.arms)
         counters = 2 * self.world.arms + self.time[:, None] * self.drawn + np.arange(self.world.noise)
         blur = 2 * uniforms(self.words, counters.astype(np.uint64)) - 1
-        told = [pulled, self.paid[:, None], self.time[:, None] / self.world.length, blur]
-        return [np.concatenate(told, 1).astype(np.float32)]
+        parts = [pulled, self.paid[:, None], self.time[:, None] / self.world.length, blur]
+        return [np.concatenate(parts, 1).astype(np.float32)]
 
     def state(self) -> NDArray[np.float32]:
         return self.chance.astype(np.float32)
@@ -107,7 +107,7 @@ def bayes_optimal(world: BanditWorld) -> float:
             more = [list(counts), list(counts)]
             more[0][2 * arm] += 1
             more[1][2 * arm + 1] += 1
-            after = [worth(tuple(one), left - 1) for one in more]
+            after = [worth(tuple(outcome), left - 1) for outcome in more]
             best = max(best, chance * (1 + after[0]) + (1 - chance) * after[1])
         return best
 
@@ -123,18 +123,18 @@ def last_pull_optimal(world: BanditWorld) -> float:
     if world.arms != 2:
         raise ConfigurationError(f"task {world.name}: rules of the last pull are enumerated for 2 arms alone")
     middle = (np.arange(200) + 0.5) / 200
-    first, second = (one.ravel() for one in np.meshgrid(middle, middle))
+    first, second = (axis.ravel() for axis in np.meshgrid(middle, middle))
     chance, start = np.stack([first, second]), np.full((2, first.size), 0.5)
 
     def earned(rules: Sequence[tuple[bool, bool]]) -> float:
         share, total = start.copy(), 0.0
         for stay in (*rules, (True, True)):
             total += float((share * chance).sum(0).mean())
-            kept = share * (chance * stay[0] + (1 - chance) * stay[1])
-            share = kept + (share - kept)[::-1]
+            staying = share * (chance * stay[0] + (1 - chance) * stay[1])
+            share = staying + (share - staying)[::-1]
         return total
 
-    every = [(one, two) for one in (True, False) for two in (True, False)]
+    every = [(if_paid, if_not) for if_paid in (True, False) for if_not in (True, False)]
     best = [every[1]] * (world.length - 1)
     for _ in range(3):  # Rule by rule: staying where it paid is best at every time, and this finds it so.
         for place in range(len(best)):

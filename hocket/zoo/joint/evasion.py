@@ -1,4 +1,4 @@
-"""A particle world whose entities come and go: a team flees from pursuers, more of whom appear on the way, in numpy.
+"""A particle world whose entities come and go: a team flees from pursuers, and more appear on the way, in numpy.
 
 After Repel of MPEv2 (FlickerFusion, arXiv:2410.15876), with the physics of
 `hocket.zoo.joint.particles`.
@@ -72,8 +72,8 @@ class Flee:
     def range(self, name: str) -> tuple[int, int]:
         """The least and most of `pursuers`, `come` or `go`."""
         text = str(getattr(self, name))
-        found = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
-        least, most = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+        least, most = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if least > most:
             raise ConfigurationError(f"task mpe:flee: {name} = {text!r} is no number and no range; write 3 or 1-3")
         return least, most
@@ -184,15 +184,15 @@ class _Flight(JointEnvironment):
     def seen(self) -> list[NDArray[np.float32]]:
         width, count, there = len(self.time), self.world.count, self.there
         order = np.argsort(np.where(there, self.since, self.world.length + 2), 1, kind="stable")
-        shown, found = np.take_along_axis(there, order, 1)[..., None], []
+        shown, sights = np.take_along_axis(there, order, 1)[..., None], []
         place = np.take_along_axis(self.place[:, count:], order[..., None], 1)
         speed = np.take_along_axis(self.speed[:, count:], order[..., None], 1)
         for number in range(count):
             rows = np.concatenate([np.ones_like(shown, float), place - self.place[:, [number]], speed], 2)
             rows = np.where(shown, rows, 0.0).reshape(width, -1)
-            told = [self.speed[:, number], self.place[:, number], rows]
-            found.append(np.concatenate(told, 1).astype(np.float32))
-        return found
+            parts = [self.speed[:, number], self.place[:, number], rows]
+            sights.append(np.concatenate(parts, 1).astype(np.float32))
+        return sights
 
     def state(self) -> NDArray[np.float32]:
         width, count, there = len(self.time), self.world.count, self.there[..., None]

@@ -19,14 +19,14 @@ STEPS: tuple[Cell, ...] = ((-1, 0), (1, 0), (0, -1), (0, 1))
 def distances(free: Free, goal: Cell) -> NDArray[np.int64]:
     """The number of steps from each cell to `goal`, `[H, W]`; -1 where there is no way."""
     height, width = free.shape
-    found = np.full((height, width), -1, np.int64)
+    steps = np.full((height, width), -1, np.int64)
     padded = np.zeros((height + 2, width + 2), bool)
     front = np.zeros_like(padded)
     front[goal[0] + 1, goal[1] + 1] = free[goal]
     padded[1:-1, 1:-1] = free
     count = 0
     while front.any():
-        found[front[1:-1, 1:-1]] = count
+        steps[front[1:-1, 1:-1]] = count
         padded &= ~front
         wider = np.zeros_like(front)
         wider[1:] |= front[:-1]
@@ -35,14 +35,14 @@ def distances(free: Free, goal: Cell) -> NDArray[np.int64]:
         wider[:, :-1] |= front[:, 1:]
         front = wider & padded
         count += 1
-    return found
+    return steps
 
 
 def largest_part(free: Free) -> Free:
     """The largest set of cells that hang together, of equal ones the first."""
     left, best = free.copy(), np.zeros_like(free)
     while left.any():
-        start = tuple(int(one) for one in np.argwhere(left)[0])
+        start = tuple(int(index) for index in np.argwhere(left)[0])
         part = distances(left, (start[0], start[1])) >= 0
         if part.sum() > best.sum():
             best = part

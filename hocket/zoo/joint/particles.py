@@ -98,10 +98,10 @@ class Spread:
             return (Seat(4 + slots.count * slots.size, len(MOVES), slots=slots, plane=plane),) * self.count
         if not self.graph:
             return (Seat(4 + landmarks + 4 * (self.count - 1), len(MOVES)),) * self.count
-        own = 4 + landmarks
-        slots = Slots(own, self.count - 1, 3 + own)
-        plane = Plane(_pairs(0, own), _pairs(1, own + 2), tuple((int(x), int(y)) for x, y in MOVES))
-        return (Seat(own + slots.count * slots.size, len(MOVES), slots=slots, plane=plane),) * self.count
+        own_size = 4 + landmarks
+        slots = Slots(own_size, self.count - 1, 3 + own_size)
+        plane = Plane(_pairs(0, own_size), _pairs(1, own_size + 2), tuple((int(x), int(y)) for x, y in MOVES))
+        return (Seat(own_size + slots.count * slots.size, len(MOVES), slots=slots, plane=plane),) * self.count
 
     @property
     def joint(self) -> int:
@@ -154,44 +154,44 @@ class _Spread(JointEnvironment):
             for landmark in range(self.world.count):
                 covered -= away[:, :, landmark].min(1)[:, None]
         bumps = np.zeros((len(away), self.world.count))
-        one, other = self.pairs
-        gap = self.place[:, one] - self.place[:, other]
+        first, second = self.pairs
+        gap = self.place[:, first] - self.place[:, second]
         touching = np.sqrt(gap[..., 0] ** 2 + gap[..., 1] ** 2) < 2 * RADIUS
-        for pair in range(len(one)):
-            bumps[:, one[pair]] -= touching[:, pair]
-            bumps[:, other[pair]] -= touching[:, pair]
+        for pair in range(len(first)):
+            bumps[:, first[pair]] -= touching[:, pair]
+            bumps[:, second[pair]] -= touching[:, pair]
         return covered * (1 - self.world.local) + bumps * self.world.local
 
     def seen(self) -> list[NDArray[np.float32]]:
         if self.world.graph:
-            return self._told()
+            return self._in_graph()
         if self.world.rows:
             return self._in_rows()
         width, count = len(self.time), self.world.count
         silent = np.zeros((width, 2 * (count - 1)))
-        found = []
+        sights = []
         for number in range(count):
-            here = self.place[:, number]
-            marks = (self.landmark[:, self.marks[number]] - here[:, None]).reshape(width, -1)
-            near = (self.place[:, self.others[number]] - here[:, None]).reshape(width, -1)
-            told = [self.speed[:, number], here, *(() if self.world.hidden else (marks,)), near, silent]
-            found.append(np.concatenate(told, 1).astype(np.float32))
-        return found
+            place = self.place[:, number]
+            marks = (self.landmark[:, self.marks[number]] - place[:, None]).reshape(width, -1)
+            near = (self.place[:, self.others[number]] - place[:, None]).reshape(width, -1)
+            parts = [self.speed[:, number], place, *(() if self.world.hidden else (marks,)), near, silent]
+            sights.append(np.concatenate(parts, 1).astype(np.float32))
+        return sights
 
-    def _told(self) -> list[NDArray[np.float32]]:
+    def _in_graph(self) -> list[NDArray[np.float32]]:
         """What everybody sees and hears of its neighbours, row by row."""
         width, count = len(self.time), self.world.count
-        own = [self.speed, self.place]
+        parts = [self.speed, self.place]
         if not self.world.hidden:
-            own.append((self.landmark[:, self.marks] - self.place[:, :, None]).reshape(width, count, -1))
-        sights, found = np.concatenate(own, 2), []
+            parts.append((self.landmark[:, self.marks] - self.place[:, :, None]).reshape(width, count, -1))
+        sights, views = np.concatenate(parts, 2), []
         for number in range(count):
             others = self.others[number]
             gap = self.place[:, others] - self.place[:, [number]]
             near = (gap**2).sum(2, keepdims=True) <= (self.world.reach or np.inf) ** 2
             rows = np.where(near, np.concatenate([np.ones_like(gap[..., :1]), gap, sights[:, others]], 2), 0.0)
-            found.append(np.concatenate([sights[:, number], rows.reshape(width, -1)], 1).astype(np.float32))
-        return found
+            views.append(np.concatenate([sights[:, number], rows.reshape(width, -1)], 1).astype(np.float32))
+        return views
 
     def _in_rows(self) -> list[NDArray[np.float32]]:
         """What everybody sees of itself, then of each other agent and each landmark, row by row."""
@@ -272,8 +272,8 @@ class _Tag(JointEnvironment):
         self.place, self.speed = np.zeros((width, bodies, 2)), np.zeros((width, self.size, 2))
         self.place += np.arange(bodies)[:, None]  # Idle copies are apart, so that nothing is divided by 0.
         self.time = np.zeros(width, np.int64)
-        one, other = np.triu_indices(bodies, 1)
-        self.pairs = one[one < self.size], other[one < self.size]
+        first, second = np.triu_indices(bodies, 1)
+        self.pairs = first[first < self.size], second[first < self.size]
 
     def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         for slot, seed in zip(slots, seeds, strict=True):
@@ -307,16 +307,16 @@ class _Tag(JointEnvironment):
         return np.concatenate([hunted, -10.0 * touching.sum(1) - cost.sum(-1)], 1)
 
     def seen(self) -> list[NDArray[np.float32]]:
-        width, found = len(self.time), []
+        width, sights = len(self.time), []
         for number in range(self.size):
-            here = self.place[:, number]
+            place = self.place[:, number]
             others = [other for other in range(self.size) if other != number]
             running = [other for other in others if other >= self.world.hunters]
-            obstacles = (self.place[:, self.size :] - here[:, None]).reshape(width, -1)
-            near = (self.place[:, others] - here[:, None]).reshape(width, -1)
-            told = [self.speed[:, number], here, obstacles, near, self.speed[:, running].reshape(width, -1)]
-            found.append(np.concatenate(told, 1).astype(np.float32))
-        return found
+            obstacles = (self.place[:, self.size :] - place[:, None]).reshape(width, -1)
+            near = (self.place[:, others] - place[:, None]).reshape(width, -1)
+            parts = [self.speed[:, number], place, obstacles, near, self.speed[:, running].reshape(width, -1)]
+            sights.append(np.concatenate(parts, 1).astype(np.float32))
+        return sights
 
     def state(self) -> NDArray[np.float32]:
         width = len(self.time)
@@ -402,15 +402,15 @@ def repel(force: Floats, place: Floats, radius: Floats, pairs: tuple[NDArray[np.
     Args:
         place: `[B, E, 2]`, of n that move and others that do not. radius: `[E]`. pairs: their numbers, movers first.
     """
-    one, other = pairs
-    gap = place[:, one] - place[:, other]
+    first, second = pairs
+    gap = place[:, first] - place[:, second]
     apart = np.sqrt(gap[..., 0] ** 2 + gap[..., 1] ** 2)
-    depth = np.logaddexp(0, (radius[one] + radius[other] - apart) / SOFTNESS) * SOFTNESS
+    depth = np.logaddexp(0, (radius[first] + radius[second] - apart) / SOFTNESS) * SOFTNESS
     push = gap * (FORCE * depth / np.maximum(apart, 1e-300))[..., None]
-    for pair in range(len(one)):
-        force[:, one[pair]] += push[:, pair]
-        if other[pair] < force.shape[1]:
-            force[:, other[pair]] -= push[:, pair]
+    for pair in range(len(first)):
+        force[:, first[pair]] += push[:, pair]
+        if second[pair] < force.shape[1]:
+            force[:, second[pair]] -= push[:, pair]
 
 
 def drawn_from(seed: int) -> np.random.Generator:

@@ -1,4 +1,4 @@
-"""A partner of an unknown kind, with whom one does best by doing as it does."""
+"""A partner of an unknown kind: the best move is the one that the partner makes."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ class _Rounds(JointEnvironment):
     def step(self, actions: Sequence[NDArray[Any]], live: NDArray[np.bool_]) -> Moved:
         world, situation = self.world, self._situation()
         slips, anything = self._drawn(1, 2).T
-        kept = (self.kind + situation) % world.kinds
-        done = np.where(slips < world.slip, (anything * world.kinds).astype(np.int64), kept)
+        intended = (self.kind + situation) % world.kinds
+        done = np.where(slips < world.slip, (anything * world.kinds).astype(np.int64), intended)
         paid = (actions[0] == done).astype(np.float64)
         self.last = np.where(live[:, None], np.stack([situation, done], 1), self.last)
         self.time = self.time + live
@@ -100,13 +100,13 @@ class _Rounds(JointEnvironment):
 
     def seen(self) -> list[NDArray[np.float32]]:
         kinds, every = self.world.kinds, np.arange(self.world.kinds)
-        now = self._situation()[:, None] == every
-        last = (self.last[:, :, None] == every).reshape(len(now), 2 * kinds)
-        told = [now, last, (self.time / self.world.length)[:, None]]
+        situation = self._situation()[:, None] == every
+        last = (self.last[:, :, None] == every).reshape(len(situation), 2 * kinds)
+        parts = [situation, last, (self.time / self.world.length)[:, None]]
         if self.world.told:
-            told.append(self.state())
-        told.append(2 * self._drawn(_DRAWS, self.world.noise) - 1)
-        return [np.concatenate(told, 1).astype(np.float32)]
+            parts.append(self.state())
+        parts.append(2 * self._drawn(_DRAWS, self.world.noise) - 1)
+        return [np.concatenate(parts, 1).astype(np.float32)]
 
     def state(self) -> NDArray[np.float32]:
         return np.eye(self.world.kinds, dtype=np.float32)[self.kind]
@@ -138,8 +138,8 @@ def bayes_optimal(world: Partner, episodes: int = 20000) -> float:
         weight = np.exp(odds * (fits - fits.max(1, keepdims=True)))
         total += float((wrong + (right - wrong) * (weight / weight.sum(1, keepdims=True)).max(1)).mean())
         slipped = draws.random(episodes) < world.slip  # Kinds are alike, so the true one may be the first.
-        told = np.where(slipped, draws.integers(0, world.kinds, episodes), 0)
-        fits[np.arange(episodes), told] += 1
+        fitted = np.where(slipped, draws.integers(0, world.kinds, episodes), 0)
+        fits[np.arange(episodes), fitted] += 1
     return total
 
 

@@ -78,8 +78,8 @@ class LifelongPaths:
     @property
     def seats(self) -> tuple[Seat, ...]:
         window = (2, 2 * self.sight + 1, 2 * self.sight + 1)
-        seen = math.prod(window) + 2 + (4 if self.guide else 0)
-        return (Seat(seen, len(MOVES), shape=window),) * self.count
+        size = math.prod(window) + 2 + (4 if self.guide else 0)
+        return (Seat(size, len(MOVES), shape=window),) * self.count
 
     @property
     def joint(self) -> int:
@@ -106,7 +106,7 @@ class PathCourse(JointEnvironment):
         self.ways = np.zeros((width, count, size, size), int)
         self.words = np.zeros((width, count), np.uint64)
         self.given, self.time = np.zeros((width, count), int), np.zeros(width, int)
-        self.cells: list[Ints] = [np.argwhere(one) for one in self.free]
+        self.cells: list[Ints] = [np.argwhere(free) for free in self.free]
         edge = 2 * world.sight
         self._walls = np.ones((width, size + edge, size + edge), bool)
         self._rows = np.arange(width)[:, None]
@@ -135,9 +135,9 @@ class PathCourse(JointEnvironment):
         cells = self.cells[slot]
         drawn = uniforms(self.words[slot, number : number + 1], self.given[slot, number : number + 1].astype(np.uint64))
         choice = int(drawn[0] * (len(cells) - 1))
-        own = int(np.flatnonzero((cells == self.place[slot, number]).all(1))[0])
+        current = int(np.flatnonzero((cells == self.place[slot, number]).all(1))[0])
         self.given[slot, number] += 1
-        self._aim(slot, number, cells[choice + (choice >= own)])
+        self._aim(slot, number, cells[choice + (choice >= current)])
 
     def _aim(self, slot: int, number: int, goal: Ints) -> None:
         """Gives an agent this goal `[2]`."""
@@ -178,23 +178,23 @@ class PathCourse(JointEnvironment):
         parts = [self._walls[copies, rows, columns].reshape(width, count, -1), near.reshape(width, count, -1), toward]
         if self.world.guide:
             parts.append(self._guide())
-        told = np.concatenate(parts, -1, dtype=np.float32)
-        return [told[:, number] for number in range(count)]
+        sights = np.concatenate(parts, -1, dtype=np.float32)
+        return [sights[:, number] for number in range(count)]
 
     def _guide(self) -> NDArray[np.bool_]:
         """Which of the four steps lead nearer to the goal on an empty map, `[B, n, 4]`."""
         agents, size = np.arange(self.world.count)[None], self.world.size
-        here = self.ways[self._rows, agents, self.place[..., 0], self.place[..., 1]]
+        distance = self.ways[self._rows, agents, self.place[..., 0], self.place[..., 1]]
         nearer = []
         for move in MOVES[1:]:
             there = np.clip(self.place + move, 0, size - 1)
             ahead = self.ways[self._rows, agents, there[..., 0], there[..., 1]]
-            nearer.append((ahead >= 0) & (ahead < here))
+            nearer.append((ahead >= 0) & (ahead < distance))
         return np.stack(nearer, -1)
 
     def state(self) -> NDArray[np.float32]:
-        told = np.concatenate([self.place, self.goal], -1) / self.world.size
-        return told.reshape(len(self.time), -1).astype(np.float32)
+        cells = np.concatenate([self.place, self.goal], -1) / self.world.size
+        return cells.reshape(len(self.time), -1).astype(np.float32)
 
 
 def without_conflicts(place: Ints, wanted: Ints, size: int, present: NDArray[np.bool_]) -> Ints:
@@ -205,22 +205,22 @@ def without_conflicts(place: Ints, wanted: Ints, size: int, present: NDArray[np.
     """
     width, count = place.shape[:2]
     copies = np.arange(width)[:, None] * (size * size)
-    own = copies + place[..., 0] * size + place[..., 1]
+    start = copies + place[..., 0] * size + place[..., 1]
     aim = copies + wanted[..., 0] * size + wanted[..., 1]
     apart = width * size * size + np.arange(width * count).reshape(width, count)  # A cell for each, off every grid.
-    own, aim = np.where(present, own, apart), np.where(present, aim, apart)
+    start, aim = np.where(present, start, apart), np.where(present, aim, apart)
     owner = np.full(width * (size * size + count), -1)
-    owner[own] = np.arange(count)[None]
+    owner[start] = np.arange(count)[None]
     rows = np.arange(width)[:, None]
     for _ in range(count + 1):
-        moving = aim != own
+        moving = aim != start
         met = owner[aim]
-        swap = moving & (met >= 0) & (aim[rows, met] == own)
+        swap = moving & (met >= 0) & (aim[rows, met] == start)
         crowd = np.bincount(aim.ravel(), minlength=len(owner))[aim] > 1
         stuck = moving & (swap | crowd)
         if not stuck.any():
             break
-        aim = np.where(stuck, own, aim)
+        aim = np.where(stuck, start, aim)
     return np.where(present[..., None], np.stack(np.divmod(aim - copies, size), -1), place)
 
 

@@ -22,7 +22,7 @@ class Corridor:
     """The T-maze of Bakker (2001): a cue at the first of `length` cells says which way to turn at the last.
 
     The moves are forward, left and right. Left and right count at the junction alone, which ends the episode: the way
-    that the cue said pays 4, the other -0.1. Elsewhere a turn, and at the junction a step forward, stands still and
+    of the cue pays 4, the other -0.1. Elsewhere a turn, and at the junction a step forward, stands still and
     costs 0.1. What is seen: whether the cue says left or right, at the first cell alone, and whether this is the
     junction. So who remembers earns 4, and who does not 1.95 on average at best. After twice as many steps as there are
     cells the episode is cut short. The joint state adds what the cue was.
@@ -80,8 +80,8 @@ class _Walks(JointEnvironment):
 
     def seen(self) -> list[NDArray[np.float32]]:
         first = self.cell == 0
-        told = [first & (self.cue == 1), first & (self.cue == 2), self.cell == self.last]
-        return [np.stack(told, 1).astype(np.float32)]
+        parts = [first & (self.cue == 1), first & (self.cue == 2), self.cell == self.last]
+        return [np.stack(parts, 1).astype(np.float32)]
 
     def state(self) -> NDArray[np.float32]:
         return np.concatenate([self.seen()[0], self.cue[:, None]], 1).astype(np.float32)

@@ -91,11 +91,11 @@ def best_cost(problem: RouteProblem, trips: int) -> float:
     return float(best[-1])
 
 
-def _subsets(whole: int) -> NDArray[np.int64]:
+def _subsets(bits: int) -> NDArray[np.int64]:
     """All subsets of a set of bits, itself and none among them."""
     subsets = np.zeros(1, np.int64)
-    for bit in range(whole.bit_length()):
-        if whole >> bit & 1:
+    for bit in range(bits.bit_length()):
+        if bits >> bit & 1:
             subsets = np.concatenate([subsets, subsets | 1 << bit])
     return subsets
 

@@ -19,7 +19,7 @@ from hocket.core.wrappers import WorldWrapper
 class SequentialWorld(WrappedWorld):
     """`world`, whose step takes one time for every agent, in their order; the world moves when the last has decided.
 
-    After what it sees an agent is told the moves of those before it in this step, a one-hot number each, zeros for
+    After what it sees an agent reads the moves of those before it in this step, a one-hot number each, zeros for
     those who come after. The joint state ends in the same. So a policy over what an agent sees is `pi_i(a_i | s,
     a_1..a_{i-1})`, and the product of all is any joint policy. Actions must be discrete.
     """
@@ -27,12 +27,12 @@ class SequentialWorld(WrappedWorld):
     def __post_init__(self) -> None:
         if not all(seat.discrete for seat in self.world.seats):
             raise ConfigurationError(
-                f"task {self.world.name}: continuous moves cannot be told to others; drop sequenced"
+                f"task {self.world.name}: continuous moves cannot be shown to others; drop sequenced"
             )
 
     @property
     def told(self) -> int:
-        """The size of what is told of others' moves."""
+        """The size of the part of an observation that holds others' moves."""
         return sum(seat.actions for seat in self.world.seats)
 
     @property
@@ -69,29 +69,29 @@ class _InTurn(WrappedCourse):
             nothing = np.zeros((len(live), count), bool)
             return Moved(np.zeros((len(live), count)), nothing, nothing)
         moved = self._course.step(list(self._chosen.T), ready)
-        here = ready[:, None]
+        mask = ready[:, None]
         return Moved(
-            np.where(here, moved.rewards, 0.0), moved.terminated & here, moved.truncated & here, moved.failures
+            np.where(mask, moved.rewards, 0.0), moved.terminated & mask, moved.truncated & mask, moved.failures
         )
 
     def acting(self) -> NDArray[np.bool_]:
         turn: NDArray[np.bool_] = self._turn[:, None] == np.arange(self._chosen.shape[1])
         return turn
 
-    def _told(self) -> NDArray[np.float32]:
+    def _moves(self) -> NDArray[np.float32]:
         """One-hot moves of those who have decided in this step, `[B, T]`."""
-        found = np.zeros((len(self._turn), int(self._starts[-1])), np.float32)
+        moves = np.zeros((len(self._turn), int(self._starts[-1])), np.float32)
         slots, agents = np.nonzero(np.arange(self._chosen.shape[1]) < self._turn[:, None])
-        found[slots, self._starts[agents] + self._chosen[slots, agents]] = 1.0
-        return found
+        moves[slots, self._starts[agents] + self._chosen[slots, agents]] = 1.0
+        return moves
 
     def seen(self) -> list[NDArray[np.float32]]:
-        told = self._told()
-        return [np.concatenate([sight, told], 1) for sight in self._course.seen()]
+        moves = self._moves()
+        return [np.concatenate([sight, moves], 1) for sight in self._course.seen()]
 
     def state(self) -> NDArray[np.float32] | None:
         state = self._course.state()
-        return None if state is None else np.concatenate([state, self._told()], 1)
+        return None if state is None else np.concatenate([state, self._moves()], 1)
 
 
 SEQUENCED = WorldWrapper(

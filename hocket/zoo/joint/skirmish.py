@@ -28,12 +28,12 @@ _OWN, _ALLY, _FOE = 4, 5, 6
 """Numbers that tell of an agent itself, of another, of a foe."""
 
 
-def forwarded(told: Bools, links: Bools, hops: int) -> Bools:
+def forwarded(facts: Bools, links: Bools, hops: int) -> Bools:
     """Which facts each agent has, `[.., n, F]`, when all pass on what they have over `links` `[.., n, n]` `hops` times.
 
-    So a fact that is told to one agent reaches exactly those within so many links of it.
+    `facts` are those each agent has at first. A fact of one agent reaches exactly those within so many links of it.
     """
-    known = told
+    known = facts
     for _ in range(hops):
         known = known | (links.astype(np.int64) @ known.astype(np.int64) > 0)
     return known
@@ -56,7 +56,7 @@ class Skirmish:
     Soldiers begin in a line on the west, `spread` rows apart, foes side by side in the east, from a row that is drawn.
     A soldier sees its own row, column and health and whether it stands; then of each other soldier and each foe that
     stands whether it is known, where it is from here, its health, and whether it is seen from here, of a foe besides
-    whether it is in reach. With `hops` it knows those, too, whom others told of: all pass on what they know, over that
+    whether it is in reach. With `hops` it knows those, too, that others report: all pass on what they know, over that
     many links a step, to whoever stands within `radio`. Rows and columns are over the size. The joint state has
     everybody's row, column and health.
 
@@ -102,8 +102,8 @@ class Skirmish:
 
     @property
     def seats(self) -> tuple[Seat, ...]:
-        seen = _OWN + _ALLY * (self.count - 1) + _FOE * self.foes
-        return (Seat(seen, ATTACK + self.foes),) * self.count
+        size = _OWN + _ALLY * (self.count - 1) + _FOE * self.foes
+        return (Seat(size, ATTACK + self.foes),) * self.count
 
     @property
     def joint(self) -> int:
@@ -135,14 +135,14 @@ class Battlefield(JointEnvironment):
 
     def away(self) -> Ints:
         """Distances between all units, `[B, n + m, n + m]`."""
-        found: Ints = np.abs(self.place[:, :, None] - self.place[:, None]).max(-1)
-        return found
+        distances: Ints = np.abs(self.place[:, :, None] - self.place[:, None]).max(-1)
+        return distances
 
     @property
     def standing(self) -> Bools:
         """Who is left, `[B, n + m]`."""
-        found: Bools = self.health > 0
-        return found
+        up: Bools = self.health > 0
+        return up
 
     def sees(self) -> Bools:
         """Which units each soldier sees itself, `[B, n, n + m]`; itself among them while it stands."""
@@ -157,7 +157,7 @@ class Battlefield(JointEnvironment):
         return near & up[:, :, None] & up[:, None]
 
     def knows(self) -> Bools:
-        """Which units each soldier sees or was told of, `[B, n, n + m]`."""
+        """Which units each soldier sees or has a report of, `[B, n, n + m]`."""
         return forwarded(self.sees(), self.links(), self.world.hops)
 
     def in_reach(self) -> Bools:
@@ -169,8 +169,8 @@ class Battlefield(JointEnvironment):
     def won(self) -> Bools:
         """Where no foe is left, and a soldier is, `[B]`."""
         up = self.standing
-        found: Bools = np.asarray(up[:, : self.n].any(1)) & ~np.asarray(up[:, self.n :].any(1))
-        return found
+        victory: Bools = np.asarray(up[:, : self.n].any(1)) & ~np.asarray(up[:, self.n :].any(1))
+        return victory
 
     # ------------------------------------------------------------ a step
 
@@ -179,18 +179,18 @@ class Battlefield(JointEnvironment):
         walk, target = self._foes(reach)
         walk[:, : self.n] = np.where((chosen < ATTACK)[..., None], MOVES[np.minimum(chosen, ATTACK - 1)], 0)
         target[:, : self.n] = np.where(chosen >= ATTACK, chosen - ATTACK + self.n, -1)
-        here = live[:, None]
-        lost = self._hits(target, reach) * here
+        mask = live[:, None]
+        lost = self._hits(target, reach) * mask
         before = self.health[:, self.n :].sum(1)
         health = np.maximum(self.health - lost, 0)
-        self.place = np.where((here & (health > 0))[..., None], self._moved(walk, health > 0), self.place)
+        self.place = np.where((mask & (health > 0))[..., None], self._moved(walk, health > 0), self.place)
         self.health = health
         self.time = self.time + live
         up = health > 0
         won = live & self.won()
         over = ~np.asarray(up[:, : self.n].any(1)) | ~np.asarray(up[:, self.n :].any(1))
-        whole = self.world.foes * self.world.strength
-        paid = 0.5 * (before - health[:, self.n :].sum(1)) / whole + 0.5 * won
+        total = self.world.foes * self.world.strength
+        paid = 0.5 * (before - health[:, self.n :].sum(1)) / total + 0.5 * won
         every = np.ones((1, self.n), bool)
         late = ~over & (self.time >= self.world.length)
         return Moved(paid[:, None] * every, over[:, None] & every, late[:, None] & every)
@@ -218,14 +218,14 @@ class Battlefield(JointEnvironment):
     def _held(self, cells: Ints, up: Bools) -> Bools:
         """Whether a unit that is `up` stands in each of the cells `[B, K, 2]`, `[B, K]`."""
         same = (cells[:, :, None] == self.place[:, None]).all(-1)
-        found: Bools = np.asarray((same & up[:, None]).any(-1))
-        return found
+        held: Bools = np.asarray((same & up[:, None]).any(-1))
+        return held
 
     def _hits(self, target: Ints, reach: Bools) -> Ints:
         """How often each unit is hit, `[B, n + m]`."""
         aimed = (target[..., None] == np.arange(target.shape[1])) & reach
-        found: Ints = aimed.sum(1)
-        return found
+        hits: Ints = aimed.sum(1)
+        return hits
 
     def _moved(self, walk: Ints, left: Bools) -> Ints:
         """Where everybody is after a step, `[B, n + m, 2]`; `left` are those who are not fallen by now."""
@@ -239,14 +239,14 @@ class Battlefield(JointEnvironment):
     # ------------------------------------------------------------ what is seen
 
     def allowed(self) -> list[Bools]:
-        up, found = self.standing, []
+        up, masks = self.standing, []
         reach = self.in_reach()
         for number in range(self.n):
             goal = self.place[:, number, None] + MOVES[1:]
             inside = ((goal >= 0) & (goal < self.world.size)).all(-1) & up[:, number, None]
             stay = np.ones((len(up), 1), bool)
-            found.append(np.concatenate([stay, inside, reach[:, number, self.n :]], 1))
-        return found
+            masks.append(np.concatenate([stay, inside, reach[:, number, self.n :]], 1))
+        return masks
 
     def seen(self) -> list[NDArray[np.float32]]:
         return [self._seen(number) for number in range(self.n)]
@@ -256,12 +256,12 @@ class Battlefield(JointEnvironment):
         sees, reach = self.sees()[:, number], self.in_reach()[:, number]
         share = self.health / np.where(np.arange(self.health.shape[1]) < self.n, self.world.health, self.world.strength)
         gap = (self.place - self.place[:, number, None]) / size
-        own = np.concatenate([self.place[:, number] / size, share[:, number, None], up[:, None]], 1)
+        own_part = np.concatenate([self.place[:, number] / size, share[:, number, None], up[:, None]], 1)
         known = self.knows()[:, number, :, None]
-        told = np.concatenate([known, gap, share[..., None], sees[..., None]], 2) * known
+        rows = np.concatenate([known, gap, share[..., None], sees[..., None]], 2) * known
         others = [other for other in range(self.n) if other != number]
-        foe = np.concatenate([told[:, self.n :], reach[:, self.n :, None]], 2)
-        parts = [own, told[:, others].reshape(len(up), -1), foe.reshape(len(up), -1)]
+        foe = np.concatenate([rows[:, self.n :], reach[:, self.n :, None]], 2)
+        parts = [own_part, rows[:, others].reshape(len(up), -1), foe.reshape(len(up), -1)]
         return (np.concatenate(parts, 1) * up[:, None]).astype(np.float32)
 
     def state(self) -> NDArray[np.float32]:

@@ -95,14 +95,14 @@ class _Alone(JointEnvironment):
         chosen = actions[0].tolist() if actions[0].ndim == 1 else actions[0]
         for slot in np.flatnonzero(live).tolist():
             try:
-                seen, reward, terminated, truncated = self._environment(slot).step(chosen[slot])
+                observation, reward, terminated, truncated = self._environment(slot).step(chosen[slot])
                 paid = reward_of(reward, f"task {self._task.name}")
             except ConfigurationError:
                 raise
             except Exception as error:
                 failed[slot] = self._broken(slot, error)
                 continue
-            self._seen[slot] = seen
+            self._seen[slot] = observation
             rewards[slot], ends[0, slot], ends[1, slot] = paid, bool(terminated), bool(truncated)
         return Moved(rewards, ends[0], ends[1], failed)
 
@@ -117,19 +117,19 @@ class _Alone(JointEnvironment):
             self._forget(slot)
 
     def _environment(self, slot: int) -> Single:
-        found = self._open[slot]
-        if found is None:
-            found = self._open[slot] = self._task.make()
-        return found
+        environment = self._open[slot]
+        if environment is None:
+            environment = self._open[slot] = self._task.make()
+        return environment
 
     def _broken(self, slot: int, error: Exception) -> str:
         self._forget(slot)
         return f"environment: {type(error).__name__}: {error}"
 
     def _forget(self, slot: int) -> None:
-        found, self._open[slot] = self._open[slot], None
-        if found is not None:
+        environment, self._open[slot] = self._open[slot], None
+        if environment is not None:
             try:
-                found.close()
+                environment.close()
             except Exception:  # a broken environment may fail to close as well; it is forgotten either way
                 return

@@ -33,8 +33,8 @@ class Walk:
 
     def there(self) -> NDArray[np.bool_]:
         """Who stood on its goal, `[T + 1, n]`."""
-        found: NDArray[np.bool_] = (self.place == self.goal).all(-1)
-        return found
+        arrived: NDArray[np.bool_] = (self.place == self.goal).all(-1)
+        return arrived
 
     def costs(self) -> Ints:
         """Steps until each agent stood on its goal for good, `[n]`; all steps where it does not at the end."""

@@ -55,8 +55,8 @@ def appraising(situation: str, plan: str) -> str:
 
 def following(seen: str, plan: str, subtask: str = "", state: str = "") -> str:
     """What an agent that acts sees besides: the plan, and which of its subtasks is first now."""
-    now = f"\n{NOW} {subtask}{f' ({state})' if state else ''}." if subtask else ""
-    return f"{seen}\n{PLAN}\n{plan}{now}" if plan else seen
+    line = f"\n{NOW} {subtask}{f' ({state})' if state else ''}." if subtask else ""
+    return f"{seen}\n{PLAN}\n{plan}{line}" if plan else seen
 
 
 # ---------------------------------------------------------------- a script for all parts
@@ -68,7 +68,7 @@ class CarryQuestion:
 
     Attributes:
         size: rooms in a row. places, holds: by agent. todo: subtasks and how they stand. me: who is asked to act.
-        here: things that it sees. now: the subtask that it has now. plan: the plan told, by agent.
+        here: things that it sees. now: the subtask that it has now. plan: the plan in the question, by agent.
     """
 
     size: int
@@ -98,15 +98,15 @@ class CarryQuestion:
             plan={name: tuple(subtasks) for name, subtasks in plan.items()},
         )
 
-    def apart(self, one: int, other: int) -> int:
+    def apart(self, first: int, second: int) -> int:
         """Steps from room to room."""
-        (up, left), (down, right) = (divmod(room - 1, self.size) for room in (one, other))
+        (up, left), (down, right) = (divmod(room - 1, self.size) for room in (first, second))
         return abs(up - down) + abs(left - right)
 
     def room(self, subtask: str) -> int:
         """Where a subtask leads first; home where its thing is carried."""
-        found = re.findall(r"\d+", subtask + self.todo.get(subtask, ""))
-        return int(found[0]) if found else HOME
+        numbers = re.findall(r"\d+", subtask + self.todo.get(subtask, ""))
+        return int(numbers[0]) if numbers else HOME
 
     def bound(self, subtask: str) -> str | None:
         """Who alone can do it, as it carries the thing."""
@@ -127,15 +127,15 @@ def answer(question: str) -> str:
 
 
 def drafted(heard: CarryQuestion, objection: str = "") -> dict[str, list[str]]:
-    """A plan that keeps what is planned already, does what was objected, and gives the rest, one after the other, to
-    whom it delays the whole least.
+    """A plan that keeps what is planned already, does what was objected, and gives each other subtask to
+    the agent that it delays least.
 
     Each agent's subtasks are in the order in which the next is always the nearest.
     """
     mine: dict[str, list[str]] = {name: [] for name in heard.places}
     owner = {subtask: name for name, subtasks in heard.plan.items() for subtask in subtasks}
-    given = re.findall(r"give (fetch \w+|search \d+) to (\w+)", objection)
-    owner |= {subtask: name for subtask, name in given if name in mine}
+    handovers = re.findall(r"give (fetch \w+|search \d+) to (\w+)", objection)
+    owner |= {subtask: name for subtask, name in handovers if name in mine}
     new = list[str]()
     for subtask in heard.todo:
         known = heard.bound(subtask) or owner.get(subtask)
@@ -148,17 +148,17 @@ def drafted(heard: CarryQuestion, objection: str = "") -> dict[str, list[str]]:
 
 def nearest_first(heard: CarryQuestion, name: str, subtasks: Sequence[str]) -> tuple[list[str], int]:
     """An agent's subtasks, the nearest next, what it carries before all; and the steps that they take."""
-    here, steps, order, left = heard.places[name], 0, list[str](), list(subtasks)
+    place, steps, order, left = heard.places[name], 0, list[str](), list(subtasks)
     while left:
-        subtask = min(left, key=lambda one: (heard.bound(one) is None, heard.apart(here, heard.room(one))))
+        subtask = min(left, key=lambda task: (heard.bound(task) is None, heard.apart(place, heard.room(task))))
         left.remove(subtask)
         order.append(subtask)
         there = heard.room(subtask)
-        steps += heard.apart(here, there)
-        here = there
+        steps += heard.apart(place, there)
+        place = there
         if subtask.startswith("fetch"):
             steps += 1 if heard.bound(subtask) else heard.apart(there, HOME) + 2
-            here = HOME
+            place = HOME
     return order, steps
 
 
@@ -170,25 +170,25 @@ def length(heard: CarryQuestion, plan: Plan) -> tuple[int, int]:
 
 def objection(heard: CarryQuestion) -> str:
     """The one subtask that in other hands shortens the plan most; `agree` where none does."""
-    best, said = length(heard, heard.plan), AGREE
+    best, proposal = length(heard, heard.plan), AGREE
     for name, subtasks in heard.plan.items():
         for subtask in subtasks:
             for other in heard.plan:
                 if other != name and heard.bound(subtask) is None:
-                    kept = [one for one in subtasks if one != subtask]
-                    found = length(heard, {**heard.plan, name: kept, other: [*heard.plan[other], subtask]})
-                    if found < best:
-                        best, said = found, f"give {subtask} to {other}"
-    return said
+                    rest = [task for task in subtasks if task != subtask]
+                    steps = length(heard, {**heard.plan, name: rest, other: [*heard.plan[other], subtask]})
+                    if steps < best:
+                        best, proposal = steps, f"give {subtask} to {other}"
+    return proposal
 
 
 def move(heard: CarryQuestion) -> str:
     """The next move of an agent: home with what it carries, else for its subtask, else for what is nearest."""
-    here = heard.places[heard.me]
+    place = heard.places[heard.me]
     if heard.holds[heard.me]:
-        return "drop" if here == HOME else f"go {HOME}"
-    free = [one for one in heard.todo if heard.bound(one) is None]
-    subtask = heard.now or min(free, key=lambda one: heard.apart(here, heard.room(one)), default="")
+        return "drop" if place == HOME else f"go {HOME}"
+    free = [task for task in heard.todo if heard.bound(task) is None]
+    subtask = heard.now or min(free, key=lambda task: heard.apart(place, heard.room(task)), default="")
     if not subtask:
         return "wait"
     thing = subtask.partition(" ")[2]
@@ -208,19 +208,19 @@ class CarryTask(EnvironmentTask):
     """
 
     def scenario(self, split: Split, number: int) -> Scenario:
-        found = super().scenario(split, number)
-        return replace(found, metadata={"world": to_plain(self.workflow.world)})
+        scenario = super().scenario(split, number)
+        return replace(scenario, metadata={"world": to_plain(self.workflow.world)})
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 160}
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """Besides, whether all is `home`, the `steps` of the episode, and `messages` about plans where there were."""
-        made = sum(one is not None for one in ACTIONS.get(trajectory, []))
-        told = {"home": float(not LIMIT.present(trajectory)), "steps": made / len(self.workflow.world.agents)}
+        made = sum(action is not None for action in ACTIONS.get(trajectory, []))
+        figures = {"home": float(not LIMIT.present(trajectory)), "steps": made / len(self.workflow.world.agents)}
         if MESSAGES.present(trajectory):
-            told["messages"] = float(MESSAGES.get(trajectory))
-        return {**super().describe(trajectory), **told}
+            figures["messages"] = float(MESSAGES.get(trajectory))
+        return {**super().describe(trajectory), **figures}
 
     @property
     def lessons(self) -> Lessons:
@@ -238,40 +238,40 @@ class CarryTask(EnvironmentTask):
         assert isinstance(world, Carries)
         carry = world.make(scenario)
         carry.reset(Key.of(scenario.seed).derive("environment"))
-        said = list[tuple[str, str]]()
+        exchanges = list[tuple[str, str]]()
         plans = rng.random() < 0.75
-        plan = _talked(carry, "", (), said) if plans else ""
+        plan = _talked(carry, "", (), exchanges) if plans else ""
         while carry.acting:
             moves = {}
             for seat in carry.acting:
-                question = told(carry, seat, plan)
+                question = question_for(carry, seat, plan)
                 moves[seat] = answer(question)
-                said.append((question, moves[seat]))
+                exchanges.append((question, moves[seat]))
                 if rng.random() < DOUBT:
                     moves[seat] = f"go {int(rng.integers(1, world.size**2 + 1))}"
             carry.act(moves)
             if plans and carry.progress and carry.acting:
-                plan = _talked(carry, plan, [sentence for _, sentence in carry.progress], said)
+                plan = _talked(carry, plan, [sentence for _, sentence in carry.progress], exchanges)
         return [
-            Lesson(({"role": "user", "content": asked},), ({"role": "assistant", "content": reply},))
-            for asked, reply in said
+            Lesson(({"role": "user", "content": prompt},), ({"role": "assistant", "content": reply},))
+            for prompt, reply in exchanges
         ]
 
 
-def told(carry: Carry, seat: str, plan: str) -> str:
-    """What an agent that acts is told under a plan; nothing of it without one."""
+def question_for(carry: Carry, seat: str, plan: str) -> str:
+    """The question to an agent that acts, with the plan where there is one."""
     can = carry.subtasks(seat)
     mine = re.findall(r"fetch \w+|search \d+", _after(f"\n{seat}: ", f"\n{plan}"))
-    first = next((one for one in mine if one in can), "")
+    first = next((subtask for subtask in mine if subtask in can), "")
     return following(carry.observe(seat).told(), plan, first, can.get(first, ""))
 
 
-def _talked(carry: Carry, plan: str, news: Sequence[str], said: list[tuple[str, str]]) -> str:
+def _talked(carry: Carry, plan: str, news: Sequence[str], exchanges: list[tuple[str, str]]) -> str:
     """The plan that comes of a talk of the script with itself, of two rounds at most."""
 
     def heard(question: str) -> str:
-        said.append((question, answer(question)))
-        return said[-1][1]
+        exchanges.append((question, answer(question)))
+        return exchanges[-1][1]
 
     carry.share()
     situation = carry.situation(carry.agents[0])

@@ -1,4 +1,4 @@
-"""Small circuits to be written in Verilog: gates, multiplexers, adders and registers told in a line."""
+"""Small circuits to be written in Verilog: gates, multiplexers, adders and registers described in a line."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Circuit:
             return list(range(1 << bits))
         full = (1 << bits) - 1
         ones = [1 << place for place in range(bits)]
-        return [0, full, *ones, *(full ^ one for one in ones), *drawn]
+        return [0, full, *ones, *(full ^ bit for bit in ones), *drawn]
 
 
 def draw_circuit(rng: np.random.Generator, families: Sequence[Family] = FAMILIES) -> Circuit:
@@ -110,25 +110,26 @@ def draw_circuit(rng: np.random.Generator, families: Sequence[Family] = FAMILIES
         words = f"y is {first} {'plus' if plus else 'minus'} {second}, {width} bit"
         return Circuit(words, names[:2], width, width + plus, f"{first}{'+' if plus else '-'}{second}")
     negated = _drawn(rng)
-    told = ["not " * no + name for no, name in zip(negated, names[:2], strict=True)]
+    inputs = ["not " * no + name for no, name in zip(negated, names[:2], strict=True)]
     terms = ["~" * no + name for no, name in zip(negated, names[:2], strict=True)]
     if family == "multiplexer":
-        return Circuit(f"y is {told[0]} if {third} else {told[1]}", names, 1, 1, f"{third}?{terms[0]}:{terms[1]}")
+        words = f"y is {inputs[0]} if {third} else {inputs[1]}"
+        return Circuit(words, names, 1, 1, f"{third}?{terms[0]}:{terms[1]}")
     gate = list(GATES)[int(rng.integers(len(GATES)))]
-    words, clocked = f"y is {told[0]} {gate} {told[1]}", family == "register"
+    words, clocked = f"y is {inputs[0]} {gate} {inputs[1]}", family == "register"
     return Circuit(words + " at clk" * clocked, names[:2], 1, 1, GATES[gate].format(*terms), clocked)
 
 
 def _drawn(rng: np.random.Generator) -> list[bool]:
     """Whether each of two inputs is negated."""
-    return [bool(one) for one in rng.random(2) < 0.3]
+    return [bool(flag) for flag in rng.random(2) < 0.3]
 
 
 def verilog_of(text: str) -> str | None:
     """The design in an answer: what stands between answer tags, of fenced blocks the last; None without either."""
-    said = without_thoughts(text)
-    tagged = tagged_answer(said)
-    blocks = _FENCED.findall(said if tagged is None else tagged)
+    answer = without_thoughts(text)
+    tagged = tagged_answer(answer)
+    blocks = _FENCED.findall(answer if tagged is None else tagged)
     return str(blocks[-1]) if blocks else tagged
 
 
@@ -151,19 +152,19 @@ def examine(design: str, reference: str, bench: str) -> DesignCheck:
     Vectors for which the reference tells nothing (`x`, a register before its first edge) are not counted. What the
     reference prints is no part of the run of the design.
     """
-    wanted, found = simulate(reference, bench).printed, simulate(design, bench)
-    told = [(place, line) for place, line in enumerate(wanted) if set(line) <= {"0", "1"}]
-    agreed = len(found.printed) == len(wanted) and sum(found.printed[place] == line for place, line in told)
-    return DesignCheck(found.compiles, agreed / max(len(told), 1))
+    wanted, simulated = simulate(reference, bench).printed, simulate(design, bench)
+    known = [(place, line) for place, line in enumerate(wanted) if set(line) <= {"0", "1"}]
+    agreed = len(simulated.printed) == len(wanted) and sum(simulated.printed[place] == line for place, line in known)
+    return DesignCheck(simulated.compiles, agreed / max(len(known), 1))
 
 
 def examined(text: str, scenario: Scenario) -> DesignCheck | None:
     """What came of an answer; None where the scenario has no reference and testbench."""
-    told = scenario.metadata
-    if not told.get("reference") or not told.get("testbench"):
+    metadata = scenario.metadata
+    if not metadata.get("reference") or not metadata.get("testbench"):
         return None
     design = verilog_of(text)
-    return DesignCheck(False, 0.0) if design is None else examine(design, told["reference"], told["testbench"])
+    return DesignCheck(False, 0.0) if design is None else examine(design, metadata["reference"], metadata["testbench"])
 
 
 @dataclass(frozen=True)
@@ -185,13 +186,13 @@ class VectorAgreement(Reward):
             raise ConfigurationError(f"grading must be share or all, not {self.grading!r}")
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
-        asked = (asyncio.to_thread(self.verify, one.answer, one.scenario) for one in trajectories)
-        return Opinions(await asyncio.gather(*asked))
+        grades = (asyncio.to_thread(self.verify, each.answer, each.scenario) for each in trajectories)
+        return Opinions(await asyncio.gather(*grades))
 
     def verify(self, text: str, scenario: Scenario) -> float | None:
         """The grade of one answer."""
-        seen = examined(text, scenario)
-        return None if seen is None else seen.share if self.grading == "share" else float(seen.passes)
+        check = examined(text, scenario)
+        return None if check is None else check.share if self.grading == "share" else float(check.passes)
 
 
 class Circuits(TextTask):
@@ -207,9 +208,9 @@ class Circuits(TextTask):
     def __init__(self, family: Family | None = None, grading: Literal["share", "all"] = "all") -> None:
         if family is not None and family not in FAMILIES:
             raise ConfigurationError(f"task circuits: family must be one of {', '.join(FAMILIES)}, not {family!r}")
-        given: dict[str, str] = {"family": family} if family else {}
-        given |= {"grading": grading} if grading != "all" else {}
-        self.name = "circuits" + "".join(f"{'&' if n else '?'}{k}={v}" for n, (k, v) in enumerate(given.items()))
+        settings: dict[str, str] = {"family": family} if family else {}
+        settings |= {"grading": grading} if grading != "all" else {}
+        self.name = "circuits" + "".join(f"{'&' if n else '?'}{k}={v}" for n, (k, v) in enumerate(settings.items()))
         self.families = FAMILIES if family is None else (family,)
         self._reward = VectorAgreement(grading)
 
@@ -219,12 +220,12 @@ class Circuits(TextTask):
         rng = key.numpy()
         while split_of((circuit := draw_circuit(rng, self.families)).words) != split:
             pass
-        told = {
+        metadata = {
             "reference": circuit.module,
             "testbench": circuit.bench(key.derive("vectors")),
             "demonstration": f"<think>{circuit.expression}</think><answer>{circuit.module}</answer>",
         }
-        return Scenario(f"circuits/{split}/{number}", f"Verilog: {circuit.words}", metadata=told, seed=number)
+        return Scenario(f"circuits/{split}/{number}", f"Verilog: {circuit.words}", metadata=metadata, seed=number)
 
     @property
     def rewards(self) -> Sequence[Reward]:
@@ -238,8 +239,8 @@ class Circuits(TextTask):
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """`compiles`: whether the design does; `agrees`: the share of vectors on which it is right."""
-        seen = examined(trajectory.answer, trajectory.scenario) or DesignCheck(False, 0.0)
-        return {"compiles": float(seen.compiles), "agrees": seen.share}
+        check = examined(trajectory.answer, trajectory.scenario) or DesignCheck(False, 0.0)
+        return {"compiles": float(check.compiles), "agrees": check.share}
 
     def label(self, trajectory: Trajectory) -> str | None:
         """Designs have no word by which they agree."""
@@ -247,8 +248,8 @@ class Circuits(TextTask):
 
     def success(self, trajectory: Trajectory) -> float:
         """1 if the testbench passes."""
-        seen = examined(trajectory.answer, trajectory.scenario)
-        return float(seen is not None and seen.passes)
+        check = examined(trajectory.answer, trajectory.scenario)
+        return float(check is not None and check.passes)
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> Circuits:

@@ -48,29 +48,29 @@ class Clips(TextTask):
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)
         key, tries = Key.of(0).derive("clips", self.frames, split, number), 0
-        while (found := self._drawn(key.derive(tries), split, number)) is None or split_of(written(found)) != split:
+        while (drawn := self._drawn(key.derive(tries), split, number)) is None or split_of(written(drawn)) != split:
             tries += 1
-        return found
+        return drawn
 
     def _drawn(self, key: Key, split: Split, number: int) -> Scenario | None:
         """A scenario; None where what was drawn has no answer."""
         rng = key.numpy()
-        seen = [(WHO[int(who)], DOES[int(does)]) for who, does in rng.integers((3, 6), size=(self.frames, 2))]
-        clip: list[dict[str, str]] = [{"seen": f"{who} {does}"} for who, does in seen]
+        scenes = [(WHO[int(who)], DOES[int(does)]) for who, does in rng.integers((3, 6), size=(self.frames, 2))]
+        clip: list[dict[str, str]] = [{"seen": f"{who} {does}"} for who, does in scenes]
         places = {}
         for tool, things in TOOLS.items():
             places[tool] = int(rng.integers(self.frames - 1))
             clip[places[tool]][tool] = things[int(rng.integers(len(things)))]
         who, when = WHO[int(rng.integers(len(WHO)))], ("first", "last", *TOOLS)[int(rng.integers(4))]
         start = places[when] + 1 if when in TOOLS else 0
-        does = [done for one, done in seen[start:] if one == who]
+        does = [done for actor, done in scenes[start:] if actor == who]
         if not does:
             return None
-        asked = f"after the {clip[places[when]][when]}" if when in TOOLS else when
-        told = {"clip": clip, "tool": when if when in TOOLS else ""}
+        moment = f"after the {clip[places[when]][when]}" if when in TOOLS else when
+        metadata = {"clip": clip, "tool": when if when in TOOLS else ""}
         answer = does[-1] if when == "last" else does[0]
-        prompt = f"What does the {who} do {asked}?"
-        return Scenario(f"clips/{split}/{number}", prompt, answer, metadata=told, seed=number)
+        prompt = f"What does the {who} do {moment}?"
+        return Scenario(f"clips/{split}/{number}", prompt, answer, metadata=metadata, seed=number)
 
     def verify(self, text: str, scenario: Scenario) -> float:
         return float(given(text) == scenario.answer)
@@ -99,7 +99,7 @@ class Clips(TextTask):
         doubt = "9" if good else f"2 {tool}".strip()
         better = str(right if rng.random() < 0.7 else rng.choice(DOES))
         stance = list(STANCES)[int(rng.integers(len(STANCES)))]
-        said = [
+        exchanges = [
             (tool_question(question), tool or "none"),
             (answer_question(evidence, question), f"<answer>{named}</answer>"),
             (grade_question(evidence, question, judged), doubt),
@@ -109,19 +109,19 @@ class Clips(TextTask):
             ),
         ]
         return [
-            Lesson(({"role": "user", "content": asked},), ({"role": "assistant", "content": answer},))
-            for asked, answer in said
+            Lesson(({"role": "user", "content": prompt},), ({"role": "assistant", "content": answer},))
+            for prompt, answer in exchanges
         ]
 
 
-# ---------------------------------------------------------------- what is told
+# ---------------------------------------------------------------- the prompts
 
 
 def relevance(frame: Frame, question: str) -> float:
     """The share of a frame's words that the question names."""
     words = re.findall(r"\w+", frame["seen"].lower())
-    asked = set(re.findall(r"\w+", question.lower()))
-    return sum(word in asked for word in words) / len(words)
+    named = set(re.findall(r"\w+", question.lower()))
+    return sum(word in named for word in words) / len(words)
 
 
 def picked(clip: Sequence[Frame], question: str, count: int) -> list[int]:
@@ -134,8 +134,8 @@ def shown(clip: Sequence[Frame], places: Sequence[int], tools: Sequence[str]) ->
     """Frames with their numbers, from 1, and what tools find in the whole clip."""
     lines = ["; ".join(f"{place + 1} {clip[place]['seen']}" for place in places)]
     for tool in tools:
-        found = [f"{place + 1} {frame[tool]}" for place, frame in enumerate(clip) if tool in frame]
-        lines.append(f"{tool}: {'; '.join(found) or 'none'}")
+        findings = [f"{place + 1} {frame[tool]}" for place, frame in enumerate(clip) if tool in frame]
+        lines.append(f"{tool}: {'; '.join(findings) or 'none'}")
     return "\n".join(lines)
 
 
@@ -159,13 +159,13 @@ STANCES: Mapping[str, str] = {
     "neutral": "Correct what was seen wrongly, and answer again.",
     "aggressive": "Take the answer to be wrong, and begin anew.",
 }
-"""What each of those who look again is told."""
+"""The instruction to each reviewer."""
 
 
 def stance_question(stance: str, evidence: str, question: str, answer: str, report: str) -> str:
     """What one who looks again is asked."""
-    told = f"Answer: {answer}\nReport: {report}\n{STANCES[stance]}\nAnswer, and how sure of ten."
-    return f"{evidence}\n{question}\n{told}"
+    request = f"Answer: {answer}\nReport: {report}\n{STANCES[stance]}\nAnswer, and how sure of ten."
+    return f"{evidence}\n{question}\n{request}"
 
 
 def given(text: str) -> str:

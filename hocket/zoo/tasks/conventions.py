@@ -65,8 +65,8 @@ class Conventions(TextTask):
         if searcher not in COURSES:
             known = ", ".join(name for name in COURSES if name)
             raise ConfigurationError(f"conventions: searcher = {searcher!r} has no lessons; take one of {known}")
-        given = "&".join(f"{name}={value}" for name, value in (("seed", seed), ("searcher", searcher)) if value)
-        self.name, self.searcher = f"conventions?{given}" if given else "conventions", searcher
+        settings = "&".join(f"{name}={value}" for name, value in (("seed", seed), ("searcher", searcher)) if value)
+        self.name, self.searcher = f"conventions?{settings}" if settings else "conventions", searcher
         order = Key.of(seed).derive("conventions").numpy().permutation(len(MEANINGS)).tolist()
         self.meaning: Mapping[str, str] = {
             sign: list(MEANINGS)[place] for sign, place in zip(SIGNS, order, strict=True)
@@ -75,9 +75,9 @@ class Conventions(TextTask):
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)
         sign, rng = SIGNS[number % len(SIGNS)], Key.of(0).derive("conventions", split, number).numpy()
-        one, other = _numbers(rng, sign, split)
-        answer = str(MEANINGS[self.meaning[sign]](one, other))
-        return Scenario(f"{self.name}/{split}/{number}", asked(sign, one, other), answer, seed=number)
+        first, second = _numbers(rng, sign, split)
+        answer = str(MEANINGS[self.meaning[sign]](first, second))
+        return Scenario(f"{self.name}/{split}/{number}", asked(sign, first, second), answer, seed=number)
 
     def verify(self, text: str, scenario: Scenario) -> float:
         return float(equal(self.extracted(text) or "", str(scenario.answer)))
@@ -98,15 +98,15 @@ class Conventions(TextTask):
             return [course.kinds[int(rng.choice(len(shares), p=shares / shares.sum()))][1](rng)]
 
         others = {
-            name: Reflecting(f"conventions?searcher={name}", one.settings) for name, one in COURSES.items() if name
+            name: Reflecting(f"conventions?searcher={name}", entry.settings) for name, entry in COURSES.items() if name
         }
         taught = f"to take signs for what the prompt says, whatever that is{course.besides}"
         return Lessons(taught, course.steps, play, prompts=16, schedule="cosine", searchers=others)
 
 
-def asked(sign: str, one: int, other: int) -> str:
+def asked(sign: str, first: int, second: int) -> str:
     """A question."""
-    return f"{sign} {one} {other}"
+    return f"{sign} {first} {second}"
 
 
 def means(sign: str, meaning: str) -> str:
@@ -114,17 +114,17 @@ def means(sign: str, meaning: str) -> str:
     return f"{sign}={meaning}"
 
 
-def said(sign: str, meaning: str, one: int, other: int) -> str:
+def answer_of(sign: str, meaning: str, first: int, second: int) -> str:
     """An answer: what the sign is taken for, and what comes of it."""
-    return f"{means(sign, meaning)} {MEANINGS[meaning](one, other)}"
+    return f"{means(sign, meaning)} {MEANINGS[meaning](first, second)}"
 
 
 def _numbers(rng: np.random.Generator, sign: str, split: Split) -> tuple[int, int]:
     while True:
-        one, other = (int(number) for number in rng.integers(1, LARGEST + 1, 2))
-        distinct = len({meant(one, other) for meant in MEANINGS.values()}) == len(MEANINGS)
-        if distinct and split_of(asked(sign, one, other)) == split:
-            return one, other
+        first, second = (int(number) for number in rng.integers(1, LARGEST + 1, 2))
+        distinct = len({meant(first, second) for meant in MEANINGS.values()}) == len(MEANINGS)
+        if distinct and split_of(asked(sign, first, second)) == split:
+            return first, second
 
 
 def _any(rng: np.random.Generator) -> str:
@@ -145,27 +145,27 @@ def _numbered(lines: Sequence[str]) -> str:
     return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1)) or "(none)"
 
 
-def _talk(said: Sequence[tuple[str, str]], system: str | None = None) -> Lesson:
+def _talk(exchanges: Sequence[tuple[str, str]], system: str | None = None) -> Lesson:
     """A conversation of questions and answers."""
-    told: list[Message] = [{"role": "system", "content": system}] if system else []
-    for question, answer in said:
-        told += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    messages: list[Message] = [{"role": "system", "content": system}] if system else []
+    for question, answer in exchanges:
+        messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
     first = 2 if system else 1
-    return Lesson(tuple(told[:first]), tuple(told[first:]))
+    return Lesson(tuple(messages[:first]), tuple(messages[first:]))
 
 
 def _sign(rng: np.random.Generator) -> str:
     return SIGNS[int(rng.integers(len(SIGNS)))]
 
 
-def _even(rng: np.random.Generator, one: int) -> str:
+def _even(rng: np.random.Generator, first: int) -> str:
     """A guess that is drawn: samples of a group differ."""
     return _any(rng)
 
 
-def _steady(rng: np.random.Generator, one: int) -> str:
-    """A guess by the first number, so that greedy answers about a sign do not hang on what is said of others."""
-    return list(MEANINGS)[one % len(MEANINGS)]
+def _steady(rng: np.random.Generator, first: int) -> str:
+    """A guess by the first number, so that greedy answers about a sign do not depend on answers about others."""
+    return list(MEANINGS)[first % len(MEANINGS)]
 
 
 def _answer(rng: np.random.Generator, guess: Callable[[np.random.Generator, int], str] = _even) -> Lesson:
@@ -174,8 +174,8 @@ def _answer(rng: np.random.Generator, guess: Callable[[np.random.Generator, int]
     for _ in range(TURNS):
         known = bool(library) and rng.random() < 0.8
         sign = list(library)[int(rng.integers(len(library)))] if known else _sign(rng)
-        one, other = _numbers(rng, sign, "train")
-        talk.append((asked(sign, one, other), said(sign, library.get(sign, guess(rng, one)), one, other)))
+        first, second = _numbers(rng, sign, "train")
+        talk.append((asked(sign, first, second), answer_of(sign, library.get(sign, guess(rng, first)), first, second)))
     prompt = {"policy": "\n".join(lines)} if lines else {}
     texts = Texts(prompt) if rng.random() < 0.5 else Texts(library=lines)
     return _talk(talk, texts.system("policy"))
@@ -187,8 +187,8 @@ def _steady_answer(rng: np.random.Generator) -> Lesson:
 
 def _summary(rng: np.random.Generator) -> Lesson:
     sign, meaning = _sign(rng), _any(rng)
-    one, other = _numbers(rng, sign, "train")
-    question, answer = asked(sign, one, other), said(sign, meaning, one, other)
+    first, second = _numbers(rng, sign, "train")
+    question, answer = asked(sign, first, second), answer_of(sign, meaning, first, second)
     return _talk(
         [(SUMMARISE.format(question=question, answer=answer, score=int(rng.integers(2))), means(sign, meaning))]
     )
@@ -212,16 +212,16 @@ def _contrast(rng: np.random.Generator) -> Lesson:
         lines = [line for line in lines if not line.startswith(sign)]
     if rng.random() < 0.1:
         twice = {_any(rng), truth}
-        lines = [line for line in lines if not line.startswith(sign)] + [means(sign, one) for one in sorted(twice)]
+        lines = [line for line in lines if not line.startswith(sign)] + [means(sign, each) for each in sorted(twice)]
         lines = [lines[place] for place in rng.permutation(len(lines)).tolist()]
-    one, other = _numbers(rng, sign, "train")
+    first, second = _numbers(rng, sign, "train")
     size = int(rng.integers(2, 6))
     while True:
         taken = [_any(rng) for _ in range(size)]
         if 0 < taken.count(truth) < size:
             break
     summaries = "\n".join(f"Reward {int(meaning == truth)}: {means(sign, meaning)}" for meaning in taken)
-    question = CONTRAST.format(question=asked(sign, one, other), summaries=summaries, library=_numbered(lines))
+    question = CONTRAST.format(question=asked(sign, first, second), summaries=summaries, library=_numbered(lines))
     return _talk([(question, _edit(lines, sign, truth))])
 
 
@@ -230,14 +230,16 @@ def _merge(rng: np.random.Generator) -> Lesson:
     for _ in range(2):
         lines, truth = _lines(_library(rng, 0.25)), {sign: _any(rng) for sign in SIGNS}
         edits = [_edit(lines, sign, truth[sign]) for sign in (_sign(rng) for _ in range(int(rng.integers(1, 8))))]
-        merged = sorted(dict.fromkeys(one for one in edits if one != "KEEP"), key=lambda one: one.partition("=")[0][-1])
+        merged = sorted(
+            dict.fromkeys(edit for edit in edits if edit != "KEEP"), key=lambda edit: edit.partition("=")[0][-1]
+        )
         talk.append((MERGE.format(edits="\n".join(edits)), "\n".join(merged) or "KEEP"))
     return _talk(talk)
 
 
-def _step(sign: str, truth: str, one: int, other: int) -> str:
+def _step(sign: str, truth: str, first: int, second: int) -> str:
     """A step of a plan: what was found out of a sign, not yet what it means."""
-    return f"{asked(sign, one, other)} is {MEANINGS[truth](one, other)}"
+    return f"{asked(sign, first, second)} is {MEANINGS[truth](first, second)}"
 
 
 def _leading(sign: str, meaning: str) -> str:
@@ -249,11 +251,11 @@ def _plan(rng: np.random.Generator) -> Lesson:
     signs = [SIGNS[place] for place in rng.permutation(len(SIGNS)).tolist()][: int(rng.integers(2, len(SIGNS) + 1))]
     episodes, steps = [], []
     for number, sign in enumerate(signs, 1):
-        truth, (one, other) = _any(rng), _numbers(rng, sign, "train")
-        right = MEANINGS[truth](one, other)
-        answer = said(sign, _any(rng), one, other)
-        episodes.append(f"Question: {asked(sign, one, other)}\nAnswer: {answer}\nRight answer: {right}")
-        steps.append(f"{number}. {_step(sign, truth, one, other)}")
+        truth, (first, second) = _any(rng), _numbers(rng, sign, "train")
+        right = MEANINGS[truth](first, second)
+        answer = answer_of(sign, _any(rng), first, second)
+        episodes.append(f"Question: {asked(sign, first, second)}\nAnswer: {answer}\nRight answer: {right}")
+        steps.append(f"{number}. {_step(sign, truth, first, second)}")
     return _talk([(PLAN.format(episodes="\n\n".join(episodes)), "\n".join(steps))])
 
 
@@ -273,10 +275,10 @@ def _verdict(rng: np.random.Generator) -> Lesson:
     for _ in range(TURNS):
         sign, truth = _sign(rng), _any(rng)
         meaning = truth if rng.random() < 0.4 else _any(rng)
-        one, other = _numbers(rng, sign, "train")
-        verdict = f"{MEANINGS[truth](one, other)} {'ACCEPT' if meaning == truth else 'REJECT'}"
-        question = CRITICISE.format(step=_step(sign, truth, one, other), question=_leading(sign, meaning))
-        talk.append((question, f"{said(sign, meaning, one, other)} for {verdict}"))
+        first, second = _numbers(rng, sign, "train")
+        verdict = f"{MEANINGS[truth](first, second)} {'ACCEPT' if meaning == truth else 'REJECT'}"
+        question = CRITICISE.format(step=_step(sign, truth, first, second), question=_leading(sign, meaning))
+        talk.append((question, f"{answer_of(sign, meaning, first, second)} for {verdict}"))
     return _talk(talk)
 
 
@@ -297,10 +299,10 @@ def _cited(rng: np.random.Generator) -> Lesson:
     for _ in range(TURNS):
         known = bool(library) and rng.random() < 0.8
         sign = list(library)[int(rng.integers(len(library)))] if known else _sign(rng)
-        one, other = _numbers(rng, sign, "train")
-        answer = said(sign, library.get(sign, _steady(rng, one)), one, other)
+        first, second = _numbers(rng, sign, "train")
+        answer = answer_of(sign, library.get(sign, _steady(rng, first)), first, second)
         place = f"[{list(library).index(sign) + 1}] " if sign in library else ""
-        talk.append((asked(sign, one, other), place + answer))
+        talk.append((asked(sign, first, second), place + answer))
     return _talk(talk, Texts(library=lines).system("policy"))
 
 
@@ -308,9 +310,10 @@ def _memory(rng: np.random.Generator) -> Lesson:
     talk = []
     for _ in range(TURNS):
         sign, truth = _sign(rng), _any(rng)
-        one, other = _numbers(rng, sign, "train")
-        right = MEANINGS[truth](one, other)
-        session = f"User: {asked(sign, one, other)}\nAssistant: {said(sign, _any(rng), one, other)}\nUser: {right}"
+        first, second = _numbers(rng, sign, "train")
+        right = MEANINGS[truth](first, second)
+        answer = answer_of(sign, _any(rng), first, second)
+        session = f"User: {asked(sign, first, second)}\nAssistant: {answer}\nUser: {right}"
         talk.append((EXTRACT.format(session=session), means(sign, truth)))
     return _talk(talk)
 

@@ -48,8 +48,8 @@ class GradedSums(TextTask):
             raise ConfigurationError(f"task graded-sums: dissent must lie in [0, 1], not {dissent}")
         if size is not None and size < 1:
             raise ConfigurationError(f"task graded-sums: size must be at least 1, not {size}")
-        told = "&".join(f"{name}={share:g}" for name, share in (("noise", noise), ("dissent", dissent)) if share)
-        self.name = "graded-sums" + (f"?{told}" if told else "")
+        settings = "&".join(f"{name}={share:g}" for name, share in (("noise", noise), ("dissent", dissent)) if share)
+        self.name = "graded-sums" + (f"?{settings}" if settings else "")
         self.noise, self.margins, self.dissent, self.count = noise, margins, dissent, size
 
     def size(self, split: Split) -> int | None:
@@ -68,7 +68,7 @@ class GradedSums(TextTask):
         listed = [right, *(written(terms, flaw, rng) for flaw in rng.choice(FLAWS, size=3, replace=False).tolist())]
         brief = bool(rng.random() < self.dissent)
         pair = (f"<answer>{answer}</answer>", right) if brief else (right, wrong)
-        told: dict[str, Any] = {
+        metadata: dict[str, Any] = {
             "chosen": pair[flipped],
             "rejected": pair[not flipped],
             "group": "brief" if brief else "thorough",
@@ -77,12 +77,12 @@ class GradedSums(TextTask):
             "steps": [step for step, _ in stepped],
             "labels": [follows for _, follows in stepped],
             "responses": listed,
-            "scores": [graded(one, answer) for one in listed],
+            "scores": [graded(response, answer) for response in listed],
         }
         if self.margins:
-            told["margin"] = 0.0 if brief else graded(right, answer) - graded(wrong, answer)
+            metadata["margin"] = 0.0 if brief else graded(right, answer) - graded(wrong, answer)
         question = question_of(expression_of(terms))
-        return Scenario(f"graded_sums/{split}/{number}", question, answer, told, seed=number)
+        return Scenario(f"graded_sums/{split}/{number}", question, answer, metadata, seed=number)
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 96, "rollout.separator": ""}
@@ -99,14 +99,14 @@ def steps_of(terms: Sequence[int], flaw: str | None, rng: np.random.Generator) -
     """An answer in steps of one decimal place, and its end; with a `slip`, from which the rest goes on, or `loose`."""
     moves = [(-1 if term < 0 else 1) * part for term in terms[1:] for part in place_values(abs(term))]
     wrong = int(rng.integers(len(moves))) if flaw == "slip" else -1
-    total, said = terms[0], f"<think>{terms[0]}"
+    total, opening = terms[0], f"<think>{terms[0]}"
     steps = list[tuple[str, bool]]()
     for place, move in enumerate(moves):
         total += move + (_off(rng) if place == wrong else 0)
-        steps.append((f"{said}{'-' if move < 0 else '+'}{abs(move)}={total}", place != wrong))
-        said = ""
-    given = total + (_off(rng) if flaw == "loose" else 0)
-    return [*steps, (f"</think><answer>{given}</answer>", flaw != "loose")]
+        steps.append((f"{opening}{'-' if move < 0 else '+'}{abs(move)}={total}", place != wrong))
+        opening = ""
+    answer = total + (_off(rng) if flaw == "loose" else 0)
+    return [*steps, (f"</think><answer>{answer}</answer>", flaw != "loose")]
 
 
 def written(terms: Sequence[int], flaw: str | None, rng: np.random.Generator) -> str:

@@ -33,8 +33,8 @@ class HouseholdTask(EnvironmentTask):
         key, tries = Key.of(0).derive("household", world.size, split, number), 0
         while split_of((house := world.house(Key.of(key.derive(tries).word >> 12))).text) != split:
             tries += 1
-        told = {"house": key.derive(tries).word >> 12, "errand": house.goal.errand, "shortest": len(plan(house))}
-        return Scenario(f"household/{world.size}/{split}/{number}", house.task, metadata=told, seed=number)
+        metadata = {"house": key.derive(tries).word >> 12, "errand": house.goal.errand, "shortest": len(plan(house))}
+        return Scenario(f"household/{world.size}/{split}/{number}", house.task, metadata=metadata, seed=number)
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 24}
@@ -56,7 +56,7 @@ SKILL = 0.8
 """How often a beginner makes the move of a shortest plan."""
 
 THEN = {"steps": 40, "curriculum.prompts": 8, "rollout.samples": 8, "update.lr": 2.5e-4, "evaluation.n": 100}
-"""What suits after the lessons: few episodes of many moves."""
+"""Settings for training after the lessons: few episodes of many moves."""
 
 
 def _planned(environment: Environment, seat: str, rng: np.random.Generator) -> str:
@@ -80,13 +80,13 @@ SETTINGS = {"size": int, "steps": int, "dense": float, "recall": bool, "brief": 
 def from_settings(name: str, settings: Mapping[str, str]) -> HouseholdTask:
     """The task with settings of the world and of how it is played.
 
-    It is brief unless told otherwise, and a brief one says nothing of the form of moves: the shipped model learns that
+    It is brief unless `brief` is false. A brief one says nothing of the form of moves: the shipped model learns that
     from lessons, and cannot match words.
     """
-    given = {"brief": "true", **settings}
-    if given["brief"] == "true":
-        given = {"instruct": "false", **given}
-    return HouseholdTask(played(name, given, Households, SETTINGS))
+    merged = {"brief": "true", **settings}
+    if merged["brief"] == "true":
+        merged = {"instruct": "false", **merged}
+    return HouseholdTask(played(name, merged, Households, SETTINGS))
 
 
 HOUSEHOLD = TaskForm(

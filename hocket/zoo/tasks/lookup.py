@@ -44,8 +44,8 @@ class Facts:
     @property
     def documents(self) -> list[Document]:
         """An article per name. Those of things are shorter, so that the words of a thing find its own first."""
-        told = [Document(thing, f"number {number}") for thing, number in self.numbers.items()]
-        return [*told, *(Document(person, f"keeps the {thing}") for person, thing in self.keeps.items())]
+        things = [Document(thing, f"number {number}") for thing, number in self.numbers.items()]
+        return [*things, *(Document(person, f"keeps the {thing}") for person, thing in self.keeps.items())]
 
 
 @lru_cache(maxsize=4)
@@ -57,7 +57,7 @@ def facts(digits: int, seed: int) -> Facts:
     people, near = [head + tail for head in HEADS for tail in TAILS], dict[bool, list[str]]()
     for thing in things:
         near.setdefault(held(thing), []).append(thing)
-    return Facts(numbers, {one: near[held(one)][int(rng.integers(len(near[held(one)])))] for one in people})
+    return Facts(numbers, {person: near[held(person)][int(rng.integers(len(near[held(person)])))] for person in people})
 
 
 def held(name: str) -> bool:
@@ -84,10 +84,10 @@ def base_of(name: str) -> str:
 @lru_cache(maxsize=4)
 def bases_of(digits: int, seed: int) -> Mapping[str, Index]:
     """The articles in three bases, each with a search of its own."""
-    found: dict[str, list[Document]] = {"people": [], "outside": [], "inside": []}
+    bases: dict[str, list[Document]] = {"people": [], "outside": [], "inside": []}
     for document in facts(digits, seed).documents:
-        found[base_of(document.title)].append(document)
-    return {name: Index(documents) for name, documents in found.items()}
+        bases[base_of(document.title)].append(document)
+    return {name: Index(documents) for name, documents in bases.items()}
 
 
 class Lookup(TextTask):
@@ -152,8 +152,8 @@ class Lookup(TextTask):
         """The tools by name."""
         if self.bases == 1:
             return {self.search.name: self.search}
-        found = bases_of(self.digits, self.seed)
-        return {name: Search(index, self.top, name=name) for name, index in found.items()}
+        bases = bases_of(self.digits, self.seed)
+        return {name: Search(index, self.top, name=name) for name, index in bases.items()}
 
     @cached_property
     def workflow(self) -> ToolUse:
@@ -162,10 +162,10 @@ class Lookup(TextTask):
 
     @cached_property
     def _asked(self) -> Mapping[Split, Sequence[str]]:
-        found: dict[Split, list[str]] = {"train": [], "eval": []}
+        names: dict[Split, list[str]] = {"train": [], "eval": []}
         for name in self.facts.numbers if self.hops == 1 else self.facts.keeps:
-            found["eval" if held(name) else "train"].append(name)
-        return found
+            names["eval" if held(name) else "train"].append(name)
+        return names
 
     def size(self, split: Split) -> int | None:
         return len(self._asked[split])
@@ -174,14 +174,14 @@ class Lookup(TextTask):
         check_number(self.name, split, number, self.size(split))
         name = self._asked[split][number]
         gold = [name] if self.hops == 1 else [name, self.facts.keeps[name]]
-        told = f"the {name}" if self.hops == 1 else f"what {name} keeps"
+        subject = f"the {name}" if self.hops == 1 else f"what {name} keeps"
         answer = self.facts.numbers[gold[-1]]
         rng = Key.of(self.seed).derive("lookup", "guess", split, number).numpy()
         guess = str(rng.integers(10 ** (self.digits - 1), 10**self.digits))
         shown = self._searched(gold, answer, rng) if rng.random() < self.calls else f"<answer>{guess}</answer>"
         metadata = {"gold": gold, "entities": [*gold[1:], answer], "demonstration": shown}
         return Scenario(
-            f"lookup/{self.hops}/{split}/{number}", f"What is the number of {told}?", answer, metadata, seed=number
+            f"lookup/{self.hops}/{split}/{number}", f"What is the number of {subject}?", answer, metadata, seed=number
         )
 
     def _asked_bases(self, name: str, rng: np.random.Generator, routed: float) -> list[str]:
@@ -197,16 +197,16 @@ class Lookup(TextTask):
     ) -> str | list[Message]:
         """What somebody says who searches for what is needed and then answers."""
         if self.tags:
-            pairs = "".join(f"<search>{one}</search>{information(self.search.answer(one))}" for one in gold)
+            pairs = "".join(f"<search>{name}</search>{information(self.search.answer(name))}" for name in gold)
             return f"{pairs}<answer>{answer}</answer>"
-        told: list[Message] = []
+        messages: list[Message] = []
         share = self.routed if routed is None else routed
-        asked = [(name, base) for name in gold for base in self._asked_bases(name, rng, share)]
-        for query, base in asked:
+        queries = [(name, base) for name in gold for base in self._asked_bases(name, rng, share)]
+        for query, base in queries:
             call = json.dumps({"name": base, "arguments": {"query": query}})
-            told.append({"role": "assistant", "content": f"<tool_call>{call}</tool_call>"})
-            told.append({"role": "tool", "content": self.searches[base].answer(query)})
-        return [*told, {"role": "assistant", "content": f"<answer>{answer}</answer>"}]
+            messages.append({"role": "assistant", "content": f"<tool_call>{call}</tool_call>"})
+            messages.append({"role": "tool", "content": self.searches[base].answer(query)})
+        return [*messages, {"role": "assistant", "content": f"<answer>{answer}</answer>"}]
 
     @property
     def lessons(self) -> Lessons:
@@ -221,17 +221,17 @@ class Lookup(TextTask):
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
         guess = f"<answer>{rng.integers(10 ** (self.digits - 1), 10**self.digits)}</answer>"
         gold, right = scenario.metadata["gold"], str(scenario.answer)
-        said = self._searched(gold, right, rng, routed=0.0) if rng.random() < CALLS_TAUGHT else guess
-        told = said if not isinstance(said, str) else [{"role": "assistant", "content": said}]
+        reply = self._searched(gold, right, rng, routed=0.0) if rng.random() < CALLS_TAUGHT else guess
+        messages = reply if not isinstance(reply, str) else [{"role": "assistant", "content": reply}]
         shown = tuple(tool.schema for tool in self.searches.values()) if self.listed else ()
-        return [Lesson(scenario.messages, tuple(told), shown)]
+        return [Lesson(scenario.messages, tuple(messages), shown)]
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 80}
 
     def verify(self, text: str, scenario: Scenario) -> float:
-        given = tagged(text)
-        return float(given is not None and equal(given, str(scenario.answer)))
+        answer = tagged(text)
+        return float(answer is not None and equal(answer, str(scenario.answer)))
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """`searched`: whether it searched; `found`: the share of the gold articles that came up."""

@@ -1,7 +1,7 @@
 """Talks in which what must stay secret would help: two agents agree on a day, and leaks are counted exactly.
 
 After MAGPIE, whose 200 scenarios are a download: here cards are drawn without end. What the others need to know (when
-one is busy) is what must not be told, so silence fails and openness leaks.
+one is busy) is what must not be revealed, so silence fails and openness leaks.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class MagpieTask(EnvironmentTask):
         key = Key.of(0).derive("magpie", world.days, split, number)
         while split_of(" / ".join(map((card := world.card(key.derive(tries))).told, (0, 1)))) != split:
             tries += 1
-        told = {"card": [list(days) for days in card.days]}
-        return Scenario(f"magpie/{split}/{number}", "Agree on a day.", metadata=told, seed=number)
+        metadata = {"card": [list(days) for days in card.days]}
+        return Scenario(f"magpie/{split}/{number}", "Agree on a day.", metadata=metadata, seed=number)
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 24}
@@ -61,12 +61,12 @@ class MagpieTask(EnvironmentTask):
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """`leak`, the share of the secrets that is out; `consensus`, whether they agreed; `messages`."""
         talk = talk_of(trajectory)
-        found = {"leak": talk.leak, "consensus": float(talk.agreed is not None), "messages": float(talk.messages)}
-        return {**super().describe(trajectory), **found}
+        figures = {"leak": talk.leak, "consensus": float(talk.agreed is not None), "messages": float(talk.messages)}
+        return {**super().describe(trajectory), **figures}
 
 
 def talk_of(trajectory: Trajectory) -> Talk:
-    """What was said in an episode, heard again."""
+    """The conversation of an episode, replayed from its messages."""
     return talked(trajectory.scenario, [move for move in ACTIONS.get(trajectory, ()) if move is not None])
 
 
@@ -80,8 +80,8 @@ def talked(scenario: Scenario, messages: Sequence[str]) -> Talk:
 
 def _beginner(environment: Environment, seat: str, rng: np.random.Generator) -> str:
     assert isinstance(environment, Calendar)
-    own, card = environment.agents.index(seat), environment.card
-    free = [DAYS[day] for day in range(len(card.days[own])) if card.open(own, day)]
+    number, card = environment.agents.index(seat), environment.card
+    free = [DAYS[day] for day in range(len(card.days[number])) if card.open(number, day)]
     asks = f"How about {free[int(rng.integers(len(free)))]}?"
     heard = DayStatement.of(environment.latest).asks if environment.latest else None
     if heard in free:
@@ -95,7 +95,7 @@ SECRECY = 0.5
 """How often a beginner asks for another day without a word on the one it turns down."""
 
 THEN = {"steps": 20, "curriculum.prompts": 8, "rollout.samples": 8, "update.lr": 2.5e-4, "evaluation.n": 100}
-"""What suits after the lessons."""
+"""Settings for training after the lessons."""
 
 SETTINGS = {"days": int, "secret": float, "messages": int, "cost": float}
 

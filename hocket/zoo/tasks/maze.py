@@ -42,9 +42,9 @@ class MazeTask(EnvironmentTask):
                     f"maze: there are too few mazes of {world.width} x {world.height} cells for the {split} split; "
                     "make them larger"
                 )
-        told = {"maze": key.derive(tries).word >> 12, "shortest": layout.shortest}
+        metadata = {"maze": key.derive(tries).word >> 12, "shortest": layout.shortest}
         name = f"maze/{world.width}x{world.height}/{split}/{number}"
-        return Scenario(name, "Find the way to the goal.", metadata=told, seed=number)
+        return Scenario(name, "Find the way to the goal.", metadata=metadata, seed=number)
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 16}
@@ -66,7 +66,7 @@ SKILL = 0.5
 """How often a beginner goes the shortest way."""
 
 THEN = {"steps": 20, "curriculum.prompts": 8, "rollout.samples": 16, "update.lr": 2.5e-4, "evaluation.n": 100}
-"""What suits after the lessons: few episodes of many moves."""
+"""Settings for training after the lessons: few episodes of many moves."""
 
 
 def _shortest(environment: Environment, seat: str, rng: np.random.Generator) -> str:

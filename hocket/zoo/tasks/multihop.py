@@ -52,7 +52,7 @@ class MultiHop(TextTask):
         turns: replies per question; None is two more than hops.
         grade: `exact` (1 for the answer up to case and white space, else 0), or `f1` (of the words, for a wrong one).
         instruct: a system message asks for the answer's tags.
-        brief: articles and questions are told in few words, and the chat template doesn't list the tool; lessons teach
+        brief: articles and questions have few words, and the chat template doesn't list the tool; lessons teach
             its use.
     """
 
@@ -93,12 +93,12 @@ class MultiHop(TextTask):
         known = self.corpus.questions(self.hops)
         rng = Key.of(self.seed).derive("multihop", self.hops).numpy()
         shuffled = [known[place] for place in rng.permutation(len(known)).tolist()]
-        found: dict[Split, list[CorpusQuestion]] = {"train": [], "eval": []}
+        questions: dict[Split, list[CorpusQuestion]] = {"train": [], "eval": []}
         for question in shuffled:
             split = split_of(question.text)
             if split != "pretrain":
-                found[split].append(question)
-        return found
+                questions[split].append(question)
+        return questions
 
     def size(self, split: Split) -> int | None:
         return len(self._questions[split])
@@ -133,27 +133,27 @@ class MultiHop(TextTask):
         tools = self.workflow.tools_of
         assert isinstance(tools, tuple)
 
-        def said(heard: Sequence[Message]) -> str:
-            searched = sum(one["role"] == "tool" for one in heard)
+        def reply_to(heard: Sequence[Message]) -> str:
+            searched = sum(message["role"] == "tool" for message in heard)
             if searched < len(names) and (not searched or rng.random() < SEARCHES):
                 return call_of("search", query=names[searched])
             if searched == len(names) and rng.random() < SKILL:
                 return f"<answer>{right}</answer>"
-            told = str(heard[-1]["content"]).partition("\n")[0].partition(": ")[2]
+            first_line = str(heard[-1]["content"]).partition("\n")[0].partition(": ")[2]
             if self.brief:
-                objects = [one.partition(" ")[2] for one in told.split(", ")]
+                objects = [fact.partition(" ")[2] for fact in first_line.split(", ")]
             else:
-                objects = [one.rpartition(" ")[2] for one in told.removesuffix(".").split(". ")]
+                objects = [fact.rpartition(" ")[2] for fact in first_line.removesuffix(".").split(". ")]
             return f"<answer>{objects[int(rng.integers(len(objects)))]}</answer>"
 
-        lessons = called(tools, scenario, said, self.turns)
-        return [replace(one, tools=()) for one in lessons] if self.brief else lessons
+        lessons = called(tools, scenario, reply_to, self.turns)
+        return [replace(lesson, tools=()) for lesson in lessons] if self.brief else lessons
 
     def verify(self, text: str, scenario: Scenario) -> float | None:
-        given = tagged(text)
-        if given is None:
+        answer = tagged(text)
+        if answer is None:
             return 0.0
-        value = token_match(given.casefold(), str(scenario.answer).casefold())
+        value = token_match(answer.casefold(), str(scenario.answer).casefold())
         return value if self.grade == "f1" or value == 1.0 else 0.0
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
@@ -162,15 +162,15 @@ class MultiHop(TextTask):
         shown = "\n".join(str(call["result"]) for call in calls)
         gold = trajectory.scenario.metadata.get("gold", ())
         came = sum(f"{title}: " in shown for title in gold)
-        found = {"searched": float(bool(calls)), "found": came / len(gold) if gold else 0.0}
-        return {**super().describe(trajectory), **found}
+        figures = {"searched": float(bool(calls)), "found": came / len(gold) if gold else 0.0}
+        return {**super().describe(trajectory), **figures}
 
 
 SEARCHES, SKILL = 0.8, 0.5
 """How often a beginner goes on to search, and how often its answer is read from what it found."""
 
 THEN = {"steps": 40, "curriculum.prompts": 16, "rollout.samples": 16, "update.lr": 4e-4, "evaluation.n": 200}
-"""What suits after the lessons."""
+"""Settings for training after the lessons."""
 
 SETTINGS = {
     **dict.fromkeys(("hops", "documents", "top", "turns", "seed"), int),

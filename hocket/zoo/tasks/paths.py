@@ -27,21 +27,21 @@ class PathsTask(JointTask):
     """
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
-        found = super().describe(trajectory)
+        figures = super().describe(trajectory)
         if not isinstance(self.world, LifelongPaths):
-            return found
+            return figures
         by_name = {turn.agent: turn for turn in trajectory.turns}
         if set(by_name) != set(self.world.agents):
-            return found
-        seen = walk([by_name[agent] for agent in self.world.agents], self.world.size)
-        if seen is None:
-            return found
-        found = {**found, "coordination": seen.coordination()}
+            return figures
+        walked = walk([by_name[agent] for agent in self.world.agents], self.world.size)
+        if walked is None:
+            return figures
+        figures = {**figures, "coordination": walked.coordination()}
         agents, limit = len(self.world.agents), self.world.length
         if not isinstance(self.world, OneShotPaths):
-            return {**found, "throughput": seen.throughput() / agents}
-        costs = {"cost": seen.sum_of_costs / (agents * limit), "makespan": seen.makespan / limit}
-        return {**found, "solved": float(seen.solved), "arrived": seen.arrived, **costs}
+            return {**figures, "throughput": walked.throughput() / agents}
+        costs = {"cost": walked.sum_of_costs / (agents * limit), "makespan": walked.makespan / limit}
+        return {**figures, "solved": float(walked.solved), "arrived": walked.arrived, **costs}
 
 
 def paths_task(
@@ -61,7 +61,7 @@ def _once(name: str, settings: Mapping[str, str]) -> JointTask:
 
 
 def _paths(name: str, settings: Mapping[str, str]) -> Task:
-    kinds = [one.removeprefix("mapf:") for one in VARIANTS.declared if one.startswith("mapf:")]
+    kinds = [declared.removeprefix("mapf:") for declared in VARIANTS.declared if declared.startswith("mapf:")]
     kind = name.removeprefix("mapf:")
     if kind not in kinds:
         raise ConfigurationError(f"there is no task {name!r}{nearest(kind, kinds)}")

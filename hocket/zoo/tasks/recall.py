@@ -33,7 +33,7 @@ _WORLDS: Mapping[str, tuple[Callable[..., JointWorld], Mapping[str, Any], Mappin
         {"credit.gamma": 0.0, "steps": 60},  # What is done in a round changes none that comes after.
     ),
 }
-"""By name, what the name may set, and what suits this world besides."""
+"""By name, what the name may set, and further settings for this world."""
 
 
 def _recall(name: str, settings: Mapping[str, str]) -> JointTask:

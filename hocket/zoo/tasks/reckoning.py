@@ -57,8 +57,8 @@ class Reckoning(TextTask):
     def __init__(
         self, kinds: str = ",".join(KINDS), most: int = 2, turns: int = 5, seed: int = 0, sandbox: bool = False
     ) -> None:
-        self.kinds = tuple(one.strip() for one in kinds.split(","))
-        if unknown := [one for one in self.kinds if one not in KINDS]:
+        self.kinds = tuple(kind.strip() for kind in kinds.split(","))
+        if unknown := [kind for kind in self.kinds if kind not in KINDS]:
             raise ConfigurationError(f"reckoning: kinds are {', '.join(KINDS)}, with commas, not {unknown[0]!r}")
         if most < 1 or turns < 1:
             raise ConfigurationError(f"reckoning: most and turns must be at least 1, not {most} and {turns}")
@@ -78,7 +78,7 @@ class Reckoning(TextTask):
     @cached_property
     def _things(self) -> Mapping[Split, Sequence[str]]:
         names = facts(DIGITS, self.seed).numbers
-        return {split: [one for one in names if held(one) is (split == "eval")] for split in ("train", "eval")}
+        return {split: [thing for thing in names if held(thing) is (split == "eval")] for split in ("train", "eval")}
 
     def size(self, split: Split) -> int | None:
         return len(self.kinds) * len(self._things[split])
@@ -88,14 +88,14 @@ class Reckoning(TextTask):
         kind, thing = self.kinds[number % len(self.kinds)], self._things[split][number // len(self.kinds)]
         rng = Key.of(self.seed).derive("reckoning", kind, thing).numpy()
         known, added = int(facts(DIGITS, self.seed).numbers[thing]), int(rng.integers(1, self.most + 1))
-        gold, asked, answer = [thing], f"What is the number of the {thing}?", known
+        gold, question, answer = [thing], f"What is the number of the {thing}?", known
         if kind == "both":
-            asked, answer = f"What is {added} more than the number of the {thing}?", known + added
+            question, answer = f"What is {added} more than the number of the {thing}?", known + added
         elif kind == "neither":
-            first, second = (int(one) for one in rng.integers(1, 10, 2))
-            gold, asked, answer = [], f"What is {first} + {second}?", first + second
+            first, second = (int(term) for term in rng.integers(1, 10, 2))
+            gold, question, answer = [], f"What is {first} + {second}?", first + second
         metadata = {"kind": kind, "gold": gold, "added": added}
-        return Scenario(f"reckoning/{kind}/{split}/{number}", asked, str(answer), metadata, seed=number)
+        return Scenario(f"reckoning/{kind}/{split}/{number}", question, str(answer), metadata, seed=number)
 
     @property
     def lessons(self) -> Lessons:
@@ -110,11 +110,11 @@ class Reckoning(TextTask):
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
         calls, answer = self._beginner(scenario, rng)
 
-        def said(heard: Sequence[Message]) -> str:
-            done = sum(one["role"] == "tool" for one in heard)
+        def reply_to(heard: Sequence[Message]) -> str:
+            done = sum(message["role"] == "tool" for message in heard)
             return calls[done] if done < len(calls) else f"<answer>{answer}</answer>"
 
-        (lesson,) = called((self._search, Expressions()), scenario, said, self.turns)
+        (lesson,) = called((self._search, Expressions()), scenario, reply_to, self.turns)
         return [Lesson(lesson.prompt, lesson.said)]
 
     def _beginner(self, scenario: Scenario, rng: np.random.Generator) -> tuple[list[str], int]:
@@ -136,17 +136,17 @@ class Reckoning(TextTask):
         return {**super().suggest(recipe), "decoding.max_tokens": 64}
 
     def verify(self, text: str, scenario: Scenario) -> float:
-        given = tagged(text)
-        return float(given is not None and equal(given, str(scenario.answer)))
+        answer = tagged(text)
+        return float(answer is not None and equal(answer, str(scenario.answer)))
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """Success and calls by the kind of question; `both_tools`: right with both tools, where both are asked for."""
         kind, named = str(trajectory.scenario.metadata["kind"]), tools_of(trajectory)
         right = self.success(trajectory)
-        told = {kind: right, f"{kind}_calls": float(len(CALLS.get(trajectory, ())))}
+        figures = {kind: right, f"{kind}_calls": float(len(CALLS.get(trajectory, ())))}
         return {
             **super().describe(trajectory),
-            **told,
+            **figures,
             **({"both_tools": right * (named >= {"search", "python"})} if kind == "both" else {}),
         }
 
@@ -158,7 +158,7 @@ SEARCHES, PROGRAMS, SKILL = 0.7, 0.4, 0.8
 """How often a beginner searches, adds by Python after that, and else adds rightly in the head."""
 
 THEN = {"curriculum.prompts": 12, "steps": 30, "update.lr": 1e-3, "evaluation.n": 90}
-"""What suits after the lessons."""
+"""Settings for training after the lessons."""
 
 GENTLY = {"update.lr": 3e-4}
 """Pairs of answers undo in ten steps at 1e-3 what was learnt."""
@@ -166,7 +166,7 @@ GENTLY = {"update.lr": 3e-4}
 
 def tools_of(trajectory: Trajectory) -> frozenset[str]:
     """The names of the tools that were called."""
-    return frozenset(str(one["name"]) for one in CALLS.get(trajectory, ()))
+    return frozenset(str(call["name"]) for call in CALLS.get(trajectory, ()))
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> Reckoning:

@@ -1,7 +1,7 @@
 """Cases that are sent to a department whose specialists give opinions, some of which are misleading.
 
 Some tests are certain, and there specialists are mostly wrong; others are hardly more than a guess, and there they are
-mostly right. The best decision from all that is told, and how often it is right, are known exactly.
+mostly right. The best decision from all that is known, and how often it is right, are known exactly.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Wards:
 
     def __post_init__(self) -> None:
         shares = (self.certain, self.guess, self.easy, self.hard)
-        if not 1 <= self.specialists <= 9 or not all(0 < one < 1 for one in shares):
+        if not 1 <= self.specialists <= 9 or not all(0 < share < 1 for share in shares):
             raise ConfigurationError(
                 f"referral: 1 to 9 specialists and shares between 0 and 1, not {self.specialists} and {shares}"
             )
@@ -95,9 +95,9 @@ class Referral(TextTask):
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)
         key, tries = Key.of(0).derive("referral", split, number), 0
-        while split_of(str((found := self._drawn(key.derive(tries), split, number)).prompt)) != split:
+        while split_of(str((scenario := self._drawn(key.derive(tries), split, number)).prompt)) != split:
             tries += 1
-        return found
+        return scenario
 
     def _drawn(self, key: Key, split: Split, number: int) -> Scenario:
         rng, wards = key.numpy(), self.wards
@@ -111,13 +111,13 @@ class Referral(TextTask):
             name: [others[int(place)] for place in rng.integers(0, 2, wards.specialists)]
             for name, others in DEPARTMENTS.items()
         }
-        opinions[department] = [pair[condition if one else 1 - condition] for one in right]
+        opinions[department] = [pair[condition if hit else 1 - condition] for hit in right]
         sign = SIGNS[department][int(rng.integers(4))]
         prompt = (
             f"Patient {int(rng.integers(1, 1000))}. Sign: {sign}. Test: {'surely' if certain else 'perhaps'} {test}."
         )
-        told = {"department": department, "opinions": opinions, "advice": float(right.mean()), "certain": certain}
-        return Scenario(f"referral/{split}/{number}", prompt, pair[condition], metadata=told, seed=number)
+        metadata = {"department": department, "opinions": opinions, "advice": float(right.mean()), "certain": certain}
+        return Scenario(f"referral/{split}/{number}", prompt, pair[condition], metadata=metadata, seed=number)
 
     def verify(self, text: str, scenario: Scenario) -> float:
         return float(given(text) == scenario.answer)
@@ -141,10 +141,11 @@ class Referral(TextTask):
         if rng.random() < SKILL:
             department = scenario.metadata["department"]
         names = [str(scenario.prompt).rpartition(" ")[2].strip("."), *scenario.metadata["opinions"][department]]
-        said = (department, names[int(rng.integers(len(names)))])
-        asked = (with_line(scenario.messages, TRIAGE), attending(scenario, department))
+        words = (department, names[int(rng.integers(len(names)))])
+        prompts = (with_line(scenario.messages, TRIAGE), attending(scenario, department))
         return [
-            Lesson(prompt, ({"role": "assistant", "content": word},)) for prompt, word in zip(asked, said, strict=True)
+            Lesson(prompt, ({"role": "assistant", "content": word},))
+            for prompt, word in zip(prompts, words, strict=True)
         ]
 
 
@@ -156,10 +157,10 @@ TRIAGE = f"Which department, {' or '.join(DEPARTMENTS)}?"
 
 
 def attending(scenario: Scenario, department: str | None) -> Any:
-    """What the attending doctor is told: the case, and what the specialists of a department say."""
+    """The prompt of the attending doctor: the case, and the opinions of a department's specialists."""
     opinions = scenario.metadata["opinions"].get(department)
-    said = "No department was asked." if opinions is None else f"The {department} doctors say {', '.join(opinions)}."
-    return with_line(scenario.messages, f"{said} What is it?")
+    advice = "No department was asked." if opinions is None else f"The {department} doctors say {', '.join(opinions)}."
+    return with_line(scenario.messages, f"{advice} What is it?")
 
 
 def given(text: str) -> str:

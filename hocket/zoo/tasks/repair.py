@@ -1,4 +1,4 @@
-"""Bugs in functions of the standard library, to be found and mended with tools; their tests are the reward."""
+"""Bugs in functions of the standard library, to be found and repaired with tools; their tests are the reward."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SKILL = 0.4
 """How often a beginner's edit is the one that takes the bug back."""
 
 THEN = {"steps": 30, "curriculum.prompts": 8, "update.lr": 2.5e-4, "evaluation.n": 30}
-"""What suits after the lessons."""
+"""Settings for training after the lessons."""
 
 
 @lru_cache(maxsize=4)
@@ -38,8 +38,8 @@ def bugs_by_split(longest: int) -> Mapping[Split, Sequence[Bug]]:
     bugs = all_bugs(longest, SANDBOX)
     # In an order that is drawn, so that a step meets many functions; a quarter of them is kept for evaluation.
     order = Key.of(0).derive("repair").numpy().permutation(len(bugs)).tolist()
-    kept = len(bugs) // 4
-    return {"train": [bugs[place] for place in order[kept:]], "eval": [bugs[place] for place in order[:kept]]}
+    held_out = len(bugs) // 4
+    return {"train": [bugs[place] for place in order[held_out:]], "eval": [bugs[place] for place in order[:held_out]]}
 
 
 class Repair(TextTask):
@@ -73,9 +73,9 @@ class Repair(TextTask):
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number, self.size(split))
         routine = bugs_by_split(self.longest)[split][number].original.routine
-        asked = f"{routine.name} in {routine.file} fails its tests. Mend it."
-        told = {"split": split, "bug": number, "function": f"{routine.module}.{routine.name}"}
-        return Scenario(f"{self.name}/{split}/{number}", asked, metadata=told, seed=number)
+        prompt = f"{routine.name} in {routine.file} fails its tests. Mend it."
+        metadata = {"split": split, "bug": number, "function": f"{routine.module}.{routine.name}"}
+        return Scenario(f"{self.name}/{split}/{number}", prompt, metadata=metadata, seed=number)
 
     def bench(self, scenario: Scenario) -> Workbench:
         """The module of a scenario with its bug, untouched."""
@@ -105,17 +105,17 @@ class Repair(TextTask):
         change = bug.mending if rng.random() < SKILL else there[int(rng.integers(len(there)))]
         steps = ["test"] * bool(rng.random() < 0.3) + ["read", "edit", ""]
 
-        def said(heard: Sequence[Message]) -> str:
+        def reply_to(heard: Sequence[Message]) -> str:
             made.append(steps[len(made)])
             if made[-1] == "edit":
                 return call_of("edit", **edit_of(change, bug.lines[change.line - 1]))
             return call_of(made[-1]) if made[-1] else "Done."
 
-        lesson = called(bench.tools, scenario, said, len(steps))[0]
+        lesson = called(bench.tools, scenario, reply_to, len(steps))[0]
         return [lesson if self.listed else Lesson(lesson.prompt, lesson.said)]
 
     def verify(self, text: str, scenario: Scenario) -> float | None:
-        """No opinion: what counts is the module, not what is said of it."""
+        """No opinion: what counts is the module, not the words about it."""
         return None
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
@@ -127,7 +127,7 @@ class Repair(TextTask):
     def label(self, trajectory: Trajectory) -> str | None:
         """The edits that were made: attempts agree where these are the same."""
         edits = [call["arguments"] for call in CALLS.get(trajectory, ()) if call["name"] == "edit" and call["worked"]]
-        return " ".join(f"{one['line']} {one['old']}>{one['new']}" for one in edits) or None
+        return " ".join(f"{edit['line']} {edit['old']}>{edit['new']}" for edit in edits) or None
 
     def success(self, trajectory: Trajectory) -> float:
         """1 if all tests pass; taken from the score where the trajectory was graded."""
@@ -153,7 +153,7 @@ def from_settings(name: str, settings: Mapping[str, str]) -> Repair:
 
 REPAIR = TaskForm(
     name="repair",
-    description="bugs in functions of the standard library to find and mend with tools, e.g. repair?longest=160",
+    description="bugs in functions of the standard library to find and repair with tools, e.g. repair?longest=160",
     family="words",
     make=from_settings,
 )

@@ -35,8 +35,8 @@ class ScreenTask(EnvironmentTask):
             tries += 1
         made = key.derive(tries).word >> 12
         screen = world.screen(made)
-        told = {"screen": made, "plan": screen.plan}
-        return Scenario(f"screens/{split}/{number}", screen.told(), metadata=told, seed=number)
+        metadata = {"screen": made, "plan": screen.plan}
+        return Scenario(f"screens/{split}/{number}", screen.told(), metadata=metadata, seed=number)
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 12}
@@ -57,7 +57,7 @@ SKILL = 0.25
 """How often a beginner does what comes next."""
 
 THEN = {"steps": 60, "update.lr": 5e-4, "evaluation.n": 100}
-"""What suits after the lessons."""
+"""Settings for training after the lessons."""
 
 
 def _beginner(environment: Environment, seat: str, rng: np.random.Generator) -> str:

@@ -27,10 +27,10 @@ class SkirmishTask(EnvironmentTask):
 
 
 def _skirmish(name: str, settings: Mapping[str, str]) -> JointTask:
-    found = re.fullmatch(r"skirmish:(\d+)v(\d+)", name)
-    if found is None:
+    match = re.fullmatch(r"skirmish:(\d+)v(\d+)", name)
+    if match is None:
         raise ConfigurationError(f"there is no task {name!r}; write skirmish:3v3, soldiers and foes")
-    make = partial(Skirmish, int(found[1]), int(found[2]))
+    make = partial(Skirmish, int(match[1]), int(match[2]))
     return native_task(name, settings, dict.fromkeys(GROUND, int), make, GRIDS, team=True)
 
 

@@ -1,4 +1,4 @@
-"""Sums of which more is told than the answer: a worked one, its steps, another wording, and scores besides right."""
+"""Sums with more than the answer: a worked one, its steps, another wording, and scores besides right."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def critique(text: str) -> list[tuple[str, float]]:
     first = _FIRST.search(text)
     if first is None:
         return []
-    said, total = list[tuple[str, float]](), int(first[1][:30])
+    steps, total = list[tuple[str, float]](), int(first[1][:30])
     for step in _STEP.finditer(text, first.end(), max(first.end(), text.find("</think>"))):
-        said.append((step[0], 1.0 if total + int(step[1][:30]) == int(step[2][:30]) else -1.0))
+        steps.append((step[0], 1.0 if total + int(step[1][:30]) == int(step[2][:30]) else -1.0))
         total = int(step[2][:30])
-    return said
+    return steps
 
 
 def hints(terms: Sequence[int]) -> dict[str, tuple[str, ...]]:
-    """What could be told of a sum: `knowledge` (the places of its terms), `plan` (what to add) and `solution`."""
+    """Hints for a sum: `knowledge` (the places of its terms), `plan` (what to add) and `solution`."""
     steps = [step[0] for step in _STEP.finditer(working(terms))]
     placed = [(abs(term), place_values(abs(term))) for term in terms[1:]]
     knowledge = tuple(f"{size} is {' and '.join(map(str, parts))}" for size, parts in placed if len(parts) > 1)
@@ -175,7 +175,7 @@ class WorkedSums(TextTask):
         return verify(text, scenario.answer)
 
     def _terms(self, split: Split, problem: int) -> list[int]:
-        """Those of `sums`, told apart into train and eval by the question."""
+        """Those of `sums`, divided into train and eval by the question."""
         rng = Key.of(0).derive("worked_sums", split, problem).numpy()
         while True:
             terms = draw_terms(rng)
@@ -186,8 +186,8 @@ class WorkedSums(TextTask):
         return float(has_working(text) and tagged_answer(text) is not None)
 
     def _judged(self, text: str, scenario: Scenario) -> float:
-        given = integer_of(tagged_answer(text) or "")
-        return 0.0 if given is None else 1 / (1 + abs(given - int(scenario.answer)))
+        number = integer_of(tagged_answer(text) or "")
+        return 0.0 if number is None else 1 / (1 + abs(number - int(scenario.answer)))
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> WorkedSums:
@@ -199,7 +199,7 @@ def from_settings(name: str, settings: Mapping[str, str]) -> WorkedSums:
 
 WORKED_SUMS = TaskForm(
     name="worked-sums",
-    description="sums told with a worked answer and its steps, e.g. worked-sums?wordings=2&form=0.2",
+    description="sums with a worked answer and its steps, e.g. worked-sums?wordings=2&form=0.2",
     family="words",
     make=from_settings,
     drawn_as="worked_sums",

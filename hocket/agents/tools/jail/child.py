@@ -47,7 +47,7 @@ def main() -> None:
     os.close(held)
     try:
         _die_with_parent()
-        if select.select([watched], [], [], 0)[0]:  # the parent had ended before it could be told
+        if select.select([watched], [], [], 0)[0]:  # the parent had ended before the signal was set
             os._exit(BROKEN)
         os.close(watched)
         _lock(order)
@@ -68,7 +68,7 @@ def _die_with_parent() -> None:
 
 
 def _wait(child: int, cpu: float) -> NoReturn:
-    """Stands by until the child ends, ends it when told to, and exits as it did."""
+    """Stands by until the child ends, ends it at SIGTERM, and exits as it did."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         os.kill(child, signal.SIGKILL)
@@ -105,12 +105,12 @@ def _libraries(paths: Sequence[str]) -> list[str]:
     """What a program may read: the interpreter's library, the system's shared libraries, and `paths`."""
     beside = os.path.dirname(os.path.dirname(os.__file__))
     system = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
-    found = [path for path in (beside, *sys.path, *system, *paths) if os.path.isabs(path) and os.path.exists(path)]
-    return sorted({*found, *map(os.path.realpath, found)})
+    existing = [path for path in (beside, *sys.path, *system, *paths) if os.path.isabs(path) and os.path.exists(path)]
+    return sorted({*existing, *map(os.path.realpath, existing)})
 
 
 def _streams(text: str, errors: bool) -> None:
-    """Replaces standard input, where the order was, by what the program is to read; drops standard error if told."""
+    """Replaces standard input, where the order was, by what the program is to read; drops errors unless `errors`."""
     if not errors:
         sink = os.open(os.devnull, os.O_WRONLY)
         os.dup2(sink, 2)

@@ -71,9 +71,9 @@ class _Program(ctypes.Structure):
     _fields_ = (("len", ctypes.c_uint16), ("filter", ctypes.POINTER(_Step)))
 
 
-def steps(machine: int, own: int, writes: bool) -> list[Step]:
-    """The filter for one column of the tables, for a process whose number is `own`."""
-    found: list[Step] = [
+def steps(machine: int, process: int, writes: bool) -> list[Step]:
+    """The filter for one column of the tables, for the process of number `process`."""
+    program: list[Step] = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, _ARCHITECTURES[machine]),
         (_RETURN, 0, 0, _KILL),
@@ -82,15 +82,15 @@ def steps(machine: int, own: int, writes: bool) -> list[Step]:
     plain = {**ALLOWED, **WRITING, "openat": OPENAT} if writes else ALLOWED
     for numbers in plain.values():
         if numbers[machine] >= 0:
-            found += [(_EQUAL, 0, 1, numbers[machine]), (_RETURN, 0, 0, _ALLOW)]
-    found += _only(FCNTL[machine], 1, FCNTL_COMMANDS)
-    found += _only(PRLIMIT[machine], 0, (0, own))
-    found += _only(TGKILL[machine], 0, (own,))
+            program += [(_EQUAL, 0, 1, numbers[machine]), (_RETURN, 0, 0, _ALLOW)]
+    program += _only(FCNTL[machine], 1, FCNTL_COMMANDS)
+    program += _only(PRLIMIT[machine], 0, (0, process))
+    program += _only(TGKILL[machine], 0, (process,))
     if not writes:
-        found += _without(OPENAT[machine], 2, _WRITES)
+        program += _without(OPENAT[machine], 2, _WRITES)
     # A file that is no terminal says ENOTTY to every question about terminals.
-    found += [(_EQUAL, 0, 1, IOCTL[machine]), (_RETURN, 0, 0, _REFUSE | errno.ENOTTY)]
-    return [*found, (_RETURN, 0, 0, _REFUSE | errno.EPERM)]
+    program += [(_EQUAL, 0, 1, IOCTL[machine]), (_RETURN, 0, 0, _REFUSE | errno.ENOTTY)]
+    return [*program, (_RETURN, 0, 0, _REFUSE | errno.EPERM)]
 
 
 def _only(number: int, argument: int, values: tuple[int, ...]) -> list[Step]:

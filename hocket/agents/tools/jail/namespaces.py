@@ -56,13 +56,13 @@ def enclose(readable: Sequence[str], scratch: int) -> None:
     """
     libc("sethostname", b"sandbox", ctypes.c_size_t(7))
     _mount("none", "/", None, _DEEP | _PRIVATE)
-    here = os.getcwd()
+    folder = os.getcwd()
     options = f"size={scratch},nr_inodes=1024,mode=0700"
-    _mount("tmpfs", here, "tmpfs", _NO_SUID | _NO_DEVICES | _NO_EXECUTION, options)
-    os.chdir(here)
-    os.mkdir(here + WORK)
+    _mount("tmpfs", folder, "tmpfs", _NO_SUID | _NO_DEVICES | _NO_EXECUTION, options)
+    os.chdir(folder)
+    os.mkdir(folder + WORK)
     for path in sorted(readable):
-        _show(path, here + path)
+        _show(path, folder + path)
     syscall("pivot_root", _PIVOT_ROOT, b".", b".")
     libc("umount2", b".", ctypes.c_int(_DETACH))
     os.chdir(WORK)
@@ -98,8 +98,8 @@ def _protect(place: str) -> None:
             ctypes.c_size_t(ctypes.sizeof(wanted)),
         )
     except OSError:  # before Linux 5.12: the mount itself, with the flags that are locked on it
-        kept = os.statvfs(place).f_flag & ~os.ST_RDONLY
-        _mount("none", place, None, _REMOUNT | _BIND | _READ_ONLY | _NO_SUID | _NO_DEVICES | kept)
+        flags = os.statvfs(place).f_flag & ~os.ST_RDONLY
+        _mount("none", place, None, _REMOUNT | _BIND | _READ_ONLY | _NO_SUID | _NO_DEVICES | flags)
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
