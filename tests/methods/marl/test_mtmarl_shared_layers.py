@@ -67,5 +67,5 @@ def test_what_shares_no_layers_is_refused(more, said, tmp_path):
 
 def test_a_run_of_two_tasks_begins_one_of_a_third(tmp_path):
     train(tmp_path, "both", "--task", BOTH, steps=1, tiny=TINY)
-    more = ["--model", str(tmp_path / "both"), "--hooks.0.kept", "true"]
+    more = ["--model", str(tmp_path / "both"), "--hooks.0.frozen", "true"]
     train(tmp_path, "new", "--task", NEW, *more, steps=1, tiny=TINY)

@@ -32,15 +32,17 @@ EXACT = 1e-12
 
 def _parts(name: str, seed: int = 0, **settings: Any) -> RunContext:
     task = tasks.find(name)
-    given = [(key.replace("__", "."), value) for key, value in settings.items()]
+    pairs = [(key.replace("__", "."), value) for key, value in settings.items()]
     return build_parts(
-        configure([("recipe", MTMARL_SHARED_LAYERS), ("task", name), ("seed", seed), *given], task), task
+        configure([("recipe", MTMARL_SHARED_LAYERS), ("task", name), ("seed", seed), *pairs], task), task
     )
 
 
 def _network() -> tuple[SharedDecisions, Tensor]:
     """Layers of two tasks whose sights are 3 and 5 long, in float64, and twelve rows of them by turns."""
-    network = SharedDecisions({"a": 3, "b": 5}, (4, 6), 2, kept=False, activation="tanh", last_gain=1.0, key=Key.of(0))
+    network = SharedDecisions(
+        {"a": 3, "b": 5}, (4, 6), 2, frozen=False, activation="tanh", last_gain=1.0, key=Key.of(0)
+    )
     draw, network = Key.of(1).numpy(), network.double()
     for weight in network.parameters():
         weight.data = torch.from_numpy(draw.normal(size=tuple(weight.shape)))
@@ -57,8 +59,8 @@ def choices_are_the_shared_layers_of_the_tasks_own() -> Finding:
     off = 0.0
     for row, outputs in zip(rows.numpy(), network(rows).detach().numpy(), strict=True):
         name, length = ("a", 3) if row[0] else ("b", 5)
-        own = np.tanh(weights[f"own.{name}.weights.0"] @ row[2 : 2 + length] + weights[f"own.{name}.biases.0"])
-        middle = np.tanh(weights["shared.weights.0"] @ own + weights["shared.biases.0"])
+        hidden = np.tanh(weights[f"own.{name}.weights.0"] @ row[2 : 2 + length] + weights[f"own.{name}.biases.0"])
+        middle = np.tanh(weights["shared.weights.0"] @ hidden + weights["shared.biases.0"])
         expected = weights["shared.weights.1"] @ middle + weights["shared.biases.1"]
         off = max(off, float(np.abs(outputs - expected).max()))
     return below(EXACT, off=off)
@@ -66,7 +68,7 @@ def choices_are_the_shared_layers_of_the_tasks_own() -> Finding:
 
 @claim(
     "A task's own layer has no gradient from another task; the shared layers' is the sum of what each task gives "
-    "alone, and with `kept` there is none.",
+    "alone, and with `frozen` there is none.",
     "abstract",
 )
 def gradients_meet_in_the_shared_layers_alone() -> Finding:
@@ -84,12 +86,14 @@ def gradients_meet_in_the_shared_layers_alone() -> Finding:
     first, second, both = gradients(slice(0, 12, 2)), gradients(slice(1, 12, 2)), gradients(slice(12))
     off = max(float(np.abs(first[name] + second[name] - both[name]).max()) for name in both)
     foreign = max(
-        float(np.abs(found[name]).max())
-        for found, other in ((first, "own.b"), (second, "own.a"))
-        for name in found
+        float(np.abs(gradient[name]).max())
+        for gradient, other in ((first, "own.b"), (second, "own.a"))
+        for name in gradient
         if name.startswith(other)
     )
-    meets = all(np.abs(found[name]).max() > 0 for found in (first, second) for name in found if "shared" in name)
+    meets = all(
+        np.abs(gradient[name]).max() > 0 for gradient in (first, second) for name in gradient if "shared" in name
+    )
     network.shared.requires_grad_(False)
     still = [name for name, weight in gradients(slice(12)).items() if "shared" in name and weight.any()]
     return below(EXACT, foreign == 0.0, meets, not still, off=off)
@@ -106,43 +110,43 @@ def an_episode_is_that_of_its_own_task() -> Finding:
     mixed = cast(JointTask, tasks.find("together:skirmish:2v3+skirmish:4v3+mpe:spread")).world
     course, alone = mixed.open(width), [world.open(width) for world in worlds]
     seeds = [2 * number + number % 2 for number in range(width)]
-    for one in (course, *alone):
-        one.reset(range(width), seeds)
+    for copies in (course, *alone):
+        copies.reset(range(width), seeds)
     draw, wrong, live, paid = Key.of(3).numpy(), 0, np.ones(width, bool), 0.0
     for _ in range(40):
         present = cast(Any, course.acting())
         masks = np.stack(cast(Any, course.allowed()))
         actions = [np.array([draw.choice(np.flatnonzero(row)) for row in mask]) for mask in masks]
         moved = course.step(actions, live)
-        for number, (world, one) in enumerate(zip(worlds, alone, strict=True)):
+        for number, (world, plain) in enumerate(zip(worlds, alone, strict=True)):
             team, mine = len(world.agents), live & (np.arange(width) % 3 == number)
-            seen, choices = world.seats[0].observations, world.seats[0].actions
-            given = one.allowed() or [np.ones((width, choices), bool)] * team
+            length, choices = world.seats[0].observations, world.seats[0].actions
+            legal = plain.allowed() or [np.ones((width, choices), bool)] * team
             for agent in range(team):
-                wrong += int((masks[agent][mine, :choices] != np.asarray(given[agent])[mine]).sum())
+                wrong += int((masks[agent][mine, :choices] != np.asarray(legal[agent])[mine]).sum())
                 wrong += int(masks[agent][mine, choices:].sum())
-            own = one.step([np.minimum(action, choices - 1) for action in actions[:team]], mine)
-            for ours, theirs in ((moved.rewards, own.rewards), (moved.terminated, own.terminated)):
+            alike = plain.step([np.minimum(action, choices - 1) for action in actions[:team]], mine)
+            for ours, theirs in ((moved.rewards, alike.rewards), (moved.terminated, alike.terminated)):
                 wrong += int((ours[mine, :team] != theirs[mine]).sum())
-            wrong += int((moved.truncated[mine, :team] != own.truncated[mine]).sum())
+            wrong += int((moved.truncated[mine, :team] != alike.truncated[mine]).sum())
             wrong += int((~moved.terminated[mine, team:]).sum()) + int((present[mine].sum(1) != team).sum())
-            for agent, shown in enumerate(one.seen()):
+            for agent, shown in enumerate(plain.seen()):
                 ours = course.seen()[agent]
-                wrong += int((ours[mine, 3 : 3 + seen] != shown[mine]).sum())
-                wrong += int((ours[mine, :3] != np.eye(3)[number]).sum()) + int(ours[mine, 3 + seen :].any())
-            paid += float(np.abs(own.rewards[mine]).sum())
+                wrong += int((ours[mine, 3 : 3 + length] != shown[mine]).sum())
+                wrong += int((ours[mine, :3] != np.eye(3)[number]).sum()) + int(ours[mine, 3 + length :].any())
+            paid += float(np.abs(alike.rewards[mine]).sum())
         live &= ~(moved.terminated | moved.truncated).all(1)
     return Finding(wrong == 0 and paid > 0, say(wrong=wrong, paid=paid))
 
 
 @claim(
-    "A new task reads the shared layers of a saved policy and begins its own anew; with `kept` two steps of training "
+    "A new task reads the shared layers of a saved policy and begins its own anew; with `frozen` two steps of training "
     "leave the shared layers as they were, to the bit, and change its own.",
     "abstract",
 )
 def shared_layers_are_carried_and_kept() -> Finding:
     few = {"curriculum__prompts": 4, "update__epochs": 2}
-    before, after = _policy(_parts(BOTH, 0, **few)), _parts(NEW, 1, hooks__0__kept=True, **few)
+    before, after = _policy(_parts(BOTH, 0, **few)), _parts(NEW, 1, hooks__0__frozen=True, **few)
     with tempfile.TemporaryDirectory() as folder:
         before.save(Path(folder))
         fresh = _weights(_policy(after))
@@ -152,10 +156,10 @@ def shared_layers_are_carried_and_kept() -> Finding:
         run_async(train_step(after, step))
     saved, learnt = _weights(before), _weights(_policy(after))
     shared = [name for name in begun if "actor.shared" in name]
-    own = [name for name in begun if "actor.own" in name]
+    apart = [name for name in begun if "actor.own" in name]
     carried = all(torch.equal(begun[name], saved[name]) and torch.equal(learnt[name], saved[name]) for name in shared)
-    anew = all(torch.equal(begun[name], fresh[name]) and not torch.equal(learnt[name], fresh[name]) for name in own)
-    return Finding(carried and anew and len(shared) == 6 and len(own) == 2, say(carried=carried, anew=anew))
+    anew = all(torch.equal(begun[name], fresh[name]) and not torch.equal(learnt[name], fresh[name]) for name in apart)
+    return Finding(carried and anew and len(shared) == 6 and len(apart) == 2, say(carried=carried, anew=anew))
 
 
 def _policy(parts: RunContext) -> ControlPolicy:
@@ -174,16 +178,16 @@ SEEDS, TAUGHT, STEPS = 2, 20, 14
 
 @functools.cache
 def _curve(kind: str, seed: int) -> tuple[float, ...]:
-    """Mean returns of the steps of three against three: from the `kept` layers of two other tasks, from those with
-    their weights `shuffled` within each matrix, also kept, or from `scratch`."""
-    kept = kind != "scratch"
-    parts = _parts(NEW, seed, curriculum__prompts=32, **({"hooks__0__kept": True} if kept else {}))
-    if kept:
-        carried = _taught(seed)
+    """Mean returns of the steps of three against three: from the `carried` layers of two other tasks, from those with
+    their weights `shuffled` within each matrix, both frozen, or from `scratch`."""
+    frozen = kind != "scratch"
+    parts = _parts(NEW, seed, curriculum__prompts=32, **({"hooks__0__frozen": True} if frozen else {}))
+    if frozen:
+        saved = _taught(seed)
         order = torch.Generator().manual_seed(seed)
         for name, weight in parts.lead.policy.module.named_parameters():
             if ".shared." in name:
-                value = carried[name]
+                value = saved[name]
                 if kind == "shuffled":
                     value = value.flatten()[torch.randperm(value.numel(), generator=order)].reshape(value.shape)
                 weight.data.copy_(value)
@@ -198,12 +202,12 @@ def _taught(seed: int) -> dict[str, Tensor]:
 
 
 def _trained(parts: RunContext, steps: int) -> tuple[float, ...]:
-    found = []
+    returns = []
     for step in range(1, steps + 1):
         result = run_async(train_step(parts, step))
         assert result.experience is not None
-        found.append(fmean(parts.task.success(one) for one in result.experience.trajectories))
-    return tuple(found)
+        returns.append(fmean(map(parts.task.success, result.experience.trajectories)))
+    return tuple(returns)
 
 
 @claim(
@@ -214,15 +218,15 @@ def _trained(parts: RunContext, steps: int) -> tuple[float, ...]:
     slow=True,
 )
 def a_new_task_learns_in_half_the_steps() -> Finding:
-    steps: dict[str, list[int]] = {"kept": [], "scratch": [], "shuffled": []}
+    steps: dict[str, list[int]] = {"carried": [], "scratch": [], "shuffled": []}
     for seed in range(SEEDS):
         curves = {kind: _curve(kind, seed) for kind in steps}
         level = 0.8 * fmean(curves["scratch"][-3:])
         for kind, curve in curves.items():
-            steps[kind].append(next((step for step, one in enumerate(curve, 1) if one >= level), STEPS + 1))
-    pairs = list(zip(steps["kept"], steps["scratch"], steps["shuffled"], strict=True))
-    holds = all(2 * kept <= scratch and shuffled >= scratch - 2 for kept, scratch, shuffled in pairs)
-    return Finding(holds, say(**{kind: str(found) for kind, found in steps.items()}))
+            steps[kind].append(next((step for step, value in enumerate(curve, 1) if value >= level), STEPS + 1))
+    pairs = list(zip(steps["carried"], steps["scratch"], steps["shuffled"], strict=True))
+    holds = all(2 * fewer <= scratch and shuffled >= scratch - 2 for fewer, scratch, shuffled in pairs)
+    return Finding(holds, say(**{kind: str(counts) for kind, counts in steps.items()}))
 
 
 claim.learns(MTMARL_SHARED_LAYERS, task=BOTH, seeds=1)

@@ -27,8 +27,8 @@ class SharedDecisions(nn.Module):
     `f_k` are small (`_FIRST`): so a new task begins with what `g` does at any sight, and not with its odds far from 0.
 
     Args:
-        tasks: the length of an observation, by task. hidden: units of `f`, then of the layers of `g`. kept: whether `g`
-            stays as it is.
+        tasks: the length of an observation, by task. hidden: units of `f`, then of the layers of `g`. frozen: whether
+            `g` stays as it is.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class SharedDecisions(nn.Module):
         hidden: Sequence[int],
         outputs: int,
         *,
-        kept: bool,
+        frozen: bool,
         activation: Literal["tanh", "relu"],
         last_gain: float,
         key: Key,
@@ -53,7 +53,7 @@ class SharedDecisions(nn.Module):
         self.shared = Perceptron(
             (*hidden, outputs), last_gain=last_gain, key=key.derive("shared"), activation=activation
         )
-        self.shared.requires_grad_(not kept)
+        self.shared.requires_grad_(not frozen)
 
     def forward(self, rows: Tensor) -> Tensor:
         count = len(self.lengths)
@@ -72,12 +72,13 @@ class TaskSight:
     Weights depend on the number of actions alone: a saved policy is read for other tasks, whose own layers begin anew.
 
     Attributes:
-        tasks: names of tasks, and the length of an observation in each. actions: choices. kept: see `SharedDecisions`.
+        tasks: names of tasks, and the length of an observation in each. actions: choices. frozen: see
+            `SharedDecisions`.
     """
 
     tasks: tuple[tuple[str, int], ...]
     actions: int
-    kept: bool = False
+    frozen: bool = False
 
     anew: ClassVar[tuple[str, ...]] = ("actor.own", "critic.own")
 
@@ -96,7 +97,7 @@ class TaskSight:
             dict(self.tasks),
             hidden,
             wanted.outputs,
-            kept=self.kept,
+            frozen=self.frozen,
             activation=settings.activation,
             last_gain=wanted.gain,
             key=key,
@@ -111,10 +112,10 @@ class LayersByTask(ControlPart):
     """Actor and critic are `SharedDecisions`.
 
     Attributes:
-        kept: whether the shared layers stay as they are.
+        frozen: whether the shared layers stay as they are.
     """
 
-    kept: bool = False
+    frozen: bool = False
 
     needed: ClassVar[str] = "layers of each task's own before those that all share"
     advice: ClassVar[str] = "use ippo"
@@ -128,6 +129,6 @@ class LayersByTask(ControlPart):
             )
         if host.observations != world.seats[0].observations:
             raise ConfigurationError(f"task {world.name}: agents of one team are alike here; drop ids=true")
-        lengths = tuple((name, one.seats[0].observations) for name, one in world.parts)
-        host.sight = replace(host.sight, form=TaskSight(lengths, host.actions, self.kept))
+        lengths = tuple((name, part.seats[0].observations) for name, part in world.parts)
+        host.sight = replace(host.sight, form=TaskSight(lengths, host.actions, self.frozen))
         host.remake_actor()

@@ -2,11 +2,11 @@
 
 Teams learn several tasks at once. What an agent sees differs from task to task, so each task has a first layer of its
 own, `f_k`; the layers `g` behind it, which end in the choice of an action, are those of all tasks, and so is their
-gradient the sum of all tasks'. For a new task `g` is carried over and stays as it is (`kept`), and a new first layer
+gradient the sum of all tasks'. For a new task `g` is carried over and stays as it is (`frozen`), and a new first layer
 is learnt:
 
     hocket train --recipe mtmarl-shared-layers --run several
-    hocket train --recipe mtmarl-shared-layers --task together:skirmish:3v3 --model several --hooks.0.kept true
+    hocket train --recipe mtmarl-shared-layers --task together:skirmish:3v3 --model several --hooks.0.frozen true
 
 The abstract states this much. Ours are: the critic is made alike, with layers of its own; PPO; a task with fewer
 actions than another has the other's forbidden; `f_k` is one layer whose first weights are small, and `g` as many as
@@ -28,15 +28,15 @@ class SharedLayers(Hook):
     """The policy has a first layer for each task of `together:`, and shares the others.
 
     Attributes:
-        kept: whether the shared layers stay as they are, for a new task.
+        frozen: whether the shared layers stay as they are, for a new task.
     """
 
-    kept: bool = False
+    frozen: bool = False
 
     @property
     def policy_parts(self) -> tuple[LayersByTask, ...]:
         """The networks."""
-        return (LayersByTask(self.kept),)
+        return (LayersByTask(self.frozen),)
 
 
 MTMARL_SHARED_LAYERS = IPPO.but(
@@ -48,7 +48,7 @@ MTMARL_SHARED_LAYERS = IPPO.but(
     formula="pi(. | o, k) = softmax g(f_k(o)),  L = sum_k L_PPO(f_k, g);  a new task k': min over f_k' alone, g kept",
     conventions={
         **IPPO.conventions,
-        "agents": "share one network and are not told apart",
+        "agents": "share one network and none is marked",
         "tasks": "episodes of all tasks by turns; a batch's loss is the mean over all decisions, so tasks with more "
         "agents or longer episodes weigh more",
         "actions": "the last shared layer has the choices of the task with most; what a task has not is forbidden",

@@ -1,4 +1,4 @@
-"""Several tasks of teams as one world: every episode is of one of them, and agents are told of which."""
+"""Several tasks of teams as one world: every episode is of one of them, and agents see of which."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class TaskMixture:
     @property
     def seats(self) -> tuple[Seat, ...]:
         seats = [world.seats[0] for _, world in self.parts]
-        seen = len(seats) + max(seat.observations for seat in seats)
-        return (Seat(seen, max(seat.actions for seat in seats)),) * len(self.agents)
+        length = len(seats) + max(seat.observations for seat in seats)
+        return (Seat(length, max(seat.actions for seat in seats)),) * len(self.agents)
 
     @property
     def joint(self) -> int:
@@ -117,8 +117,8 @@ class _SeveralCourses(JointEnvironment):
         rows[:, np.arange(len(self.number)), self.number] = 1.0
         for number, course in enumerate(self._courses):
             mine = self.number == number
-            for agent, seen in enumerate(course.seen()):
-                rows[agent, mine, count : count + seen.shape[1]] = seen[mine]
+            for agent, sight in enumerate(course.seen()):
+                rows[agent, mine, count : count + sight.shape[1]] = sight[mine]
         return list(rows)
 
     def snapshot(self, slot: int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def _together(name: str, settings: Mapping[str, str]) -> JointTask:
     names = name.partition(":")[2].split("+")
     if len(set(names)) < len(names):
         raise ConfigurationError(f"task {name}: a task is named twice; name each once")
-    parts = tuple((one, _world(name, one)) for one in names)
+    parts = tuple((part, _world(name, part)) for part in names)
     return native_task(name, settings, {}, lambda: TaskMixture(parts), _SUGGESTED, identified=False, form=MixtureTask)
 
 
