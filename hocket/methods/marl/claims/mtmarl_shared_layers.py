@@ -131,9 +131,9 @@ def an_episode_is_that_of_its_own_task() -> Finding:
             wrong += int((moved.truncated[mine, :team] != alike.truncated[mine]).sum())
             wrong += int((~moved.terminated[mine, team:]).sum()) + int((present[mine].sum(1) != team).sum())
             for agent, shown in enumerate(plain.seen()):
-                ours = course.seen()[agent]
-                wrong += int((ours[mine, 3 : 3 + length] != shown[mine]).sum())
-                wrong += int((ours[mine, :3] != np.eye(3)[number]).sum()) + int(ours[mine, 3 + length :].any())
+                sight = course.seen()[agent]
+                wrong += int((sight[mine, 3 : 3 + length] != shown[mine]).sum())
+                wrong += int((sight[mine, :3] != np.eye(3)[number]).sum()) + int(sight[mine, 3 + length :].any())
             paid += float(np.abs(alike.rewards[mine]).sum())
         live &= ~(moved.terminated | moved.truncated).all(1)
     return Finding(wrong == 0 and paid > 0, say(wrong=wrong, paid=paid))
