@@ -588,6 +588,7 @@ class ControlPolicy:
             self._check_sizes(tensors, folder)
         absent = self._module.load_state_dict(tensors, strict=False).missing_keys
         self._cache.clear()
-        spared = tuple(f"{name}." for name in (*self._critics, *(("seen", "whole") if plain else ())))
+        anew: tuple[str, ...] = getattr(self.sight.form, "anew", ())
+        spared = tuple(f"{name}." for name in (*self._critics, *(("seen", "whole") if plain else ()), *anew))
         if any(not name.startswith(spared) for name in absent):
             raise ConfigurationError(f"{folder / WEIGHTS} lacks {absent[0]}; the file is not a whole controller")

@@ -39,7 +39,11 @@ class NetworkRequest:
 
 
 class SightForm(Protocol):
-    """How what is seen is laid out, where networks of its own read it: what a world states as `sight`."""
+    """How what is seen is laid out, where networks of its own read it: what a world states as `sight`.
+
+    It may state `sizes`, on which its weights depend in the place of the spaces', and in `anew` names of modules of the
+    policy that a file of weights need not have.
+    """
 
     def network(self, settings: NetworkSettings, hidden: Sequence[int], wanted: NetworkRequest, key: Key) -> nn.Module:
         """Such a network, its weights drawn from the key.
@@ -84,13 +88,15 @@ class PartHost(Protocol):
 
     Attributes:
         spaces: what the policy was made for. key: what all its weights are drawn from. module: its weights.
-        joint: the size of the joint state, 0 where there is none.
+        joint: the size of the joint state, 0 where there is none. sight: the layout of what is seen, whose `form` may
+            be replaced.
     """
 
     name: str
     network: NetworkSettings
     hidden: tuple[int, ...]
     action_form: ActionForm | None
+    sight: Any
     spaces: Any
     key: Key
     observations: int

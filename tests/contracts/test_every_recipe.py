@@ -115,6 +115,7 @@ JOINT = {
     "flickerfusion": "task sums is none",
     "follower": "use mapf:planned",
     "mats-lp": "use mapf:lifelong",
+    "mtmarl-shared-layers": "those of control policies",
     "railgun": "use mapf:whole",
     "scenario-independent-marl-transfer": "carries weights from skirmish to skirmish",
     "snapshot-rl": "use doors:10",
