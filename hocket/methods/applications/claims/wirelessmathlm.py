@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,6 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-import sympy
 
 from hocket import tasks
 from hocket.core.keys import Key
@@ -26,6 +26,8 @@ from hocket.types import Assignment, Scenario, Trajectory, Turn
 
 claim = Claims("wirelessmathlm", "arXiv:2509.23219; the formula is that of the abstract")
 
+sympy: Any = importlib.import_module("sympy")
+
 TAUGHT = "lessons:wireless"
 LOCALS = {"log2": lambda argument: sympy.log(argument, 2)}
 
@@ -34,15 +36,15 @@ def _drawn(rng: np.random.Generator, depth: int) -> str:
     """A random formula of the letters a to d."""
     if depth == 0 or rng.random() < 0.2:
         return str(rng.choice(["a", "b", "c", "d", "2", "3"]))
-    one, other = _drawn(rng, depth - 1), _drawn(rng, depth - 1)
-    forms = (f"({one}+{other})", f"({one}-{other})", f"({one}*{other})", f"({one}/{other})", f"log2(1+a/{one})")
-    return str(rng.choice([*forms, f"exp(-{one}/b)", f"sqrt(c+{one}**2)", f"({one}+d)**2"]))
+    left, right = _drawn(rng, depth - 1), _drawn(rng, depth - 1)
+    forms = (f"({left}+{right})", f"({left}-{right})", f"({left}*{right})", f"({left}/{right})", f"log2(1+a/{left})")
+    return str(rng.choice([*forms, f"exp(-{left}/b)", f"sqrt(c+{left}**2)", f"({left}+d)**2"]))
 
 
 def _values(expression: Any, points: Sequence[Mapping[str, float]]) -> list[complex]:
     """Values to 30 digits; not a number where there is none."""
-    found = [expression.evalf(30, subs=point) for point in points]
-    return [complex(one) if one.is_finite else complex(math.nan) for one in found]
+    values = [expression.evalf(30, subs=point) for point in points]
+    return [complex(value) if value.is_finite else complex(math.nan) for value in values]
 
 
 @claim(
@@ -50,7 +52,8 @@ def _values(expression: Any, points: Sequence[Mapping[str, float]]) -> list[comp
     "none in which a letter, a number or an operation is another; values at random points say which are equal."
 )
 def the_checker_accepts_equal_forms_alone() -> Finding:
-    rng, missed, deceived, counts = Key.of(0).derive("formulas").numpy(), [], [], [0, 0]
+    rng, counts = Key.of(0).derive("formulas").numpy(), [0, 0]
+    missed, deceived = list[str](), list[str]()
     points = [dict(zip("abcd", rng.uniform(0.5, 3, 4).tolist(), strict=True)) for _ in range(2)]
     while min(counts) < 60:
         text = _drawn(rng, 3)
@@ -61,13 +64,13 @@ def the_checker_accepts_equal_forms_alone() -> Finding:
         others = [str(known.subs("a", "b")), f"{text}+1/999", text.replace("+", "-", 1), text.replace("2", "3", 1)]
         others += [str(make(known)) for make in (sympy.expand, sympy.factor, sympy.together)]
         for other in others:
-            found = _values(sympy.parse_expr(other, LOCALS), points)
-            equal = max(abs(one - two) / (1 + abs(one)) for one, two in zip(due, found, strict=True)) < 1e-12
+            values = _values(sympy.parse_expr(other, LOCALS), points)
+            equal = max(abs(left - right) / (1 + abs(left)) for left, right in zip(due, values, strict=True)) < 1e-12
             counts[equal] += 1
             if same(other, text) != equal:
                 (missed if equal else deceived).append(f"{other} for {text}")
-    said = say(equal=counts[1], other=counts[0], missed=len(missed), deceived=len(deceived))
-    return Finding(not missed and not deceived, "; ".join([said, *missed[:1], *deceived[:1]]))
+    figures = say(equal=counts[1], other=counts[0], missed=len(missed), deceived=len(deceived))
+    return Finding(not missed and not deceived, "; ".join([figures, *missed[:1], *deceived[:1]]))
 
 
 TEXTBOOK: Mapping[str, Callable[..., float]] = {
@@ -93,18 +96,18 @@ TEXTBOOK: Mapping[str, Callable[..., float]] = {
 def _right(question: str, answer: str) -> bool:
     """Whether an answer is right by the textbook, at random values of the letters."""
     name, _, rest = question.removesuffix("?").partition(": ")
-    told, _, shown = rest.partition("; ")
-    letters = [part.rsplit(" ", 1) for part in told.split(", ")]
+    symbols, _, shown = rest.partition("; ")
+    letters = [part.rsplit(" ", 1) for part in symbols.split(", ")]
     values = dict(zip((word for word, _ in letters), Key.of(1).numpy().uniform(0.2, 3, len(letters)), strict=True))
     if answer in ("A", "B", "C"):
         options = dict(re.findall(r"([ABC]) (\S+)", shown))
         answer, shown = options[answer], ""
     formula = shown.replace("_", f"({answer})") or answer
     point = {letter: values[word] for word, letter in letters}
-    found = sympy.parse_expr(formula, {**LOCALS, **{letter: sympy.Symbol(letter) for letter in point}}).evalf(
+    result = sympy.parse_expr(formula, {**LOCALS, **{letter: sympy.Symbol(letter) for letter in point}}).evalf(
         subs=point
     )
-    return bool(abs(complex(found) - TEXTBOOK[name](**values)) < 1e-9)
+    return bool(abs(complex(result) - TEXTBOOK[name](**values)) < 1e-9)
 
 
 @claim(
@@ -112,19 +115,19 @@ def _right(question: str, answer: str) -> bool:
     "letters of a quantity are of both splits."
 )
 def answers_are_those_of_the_textbook() -> Finding:
-    wrong, names, asked = 0, set(), dict[str, set[str]]()
+    wrong, names, patterns = 0, set(), dict[str, set[str]]()
     for field in ("wireless", "general"):
         task = Wireless(field)
         for split in ("train", "eval"):
             for number in range(60):
-                scenario = task.scenario(split, number)  # type: ignore[arg-type]
+                scenario = task.scenario(split, number)
                 question = str(scenario.prompt)
                 names.add(question.partition(":")[0])
-                asked.setdefault(split, set()).add(question.rstrip("?").partition(";")[0])
+                patterns.setdefault(split, set()).add(question.rstrip("?").partition(";")[0])
                 slip = str(scenario.metadata["wrong"][0])
                 marks = [task.verify(f"<answer>{text}</answer>", scenario) for text in (scenario.answer, slip)]
                 wrong += not _right(question, str(scenario.answer)) or _right(question, slip) or marks != [1.0, 0.0]
-    holds = not wrong and names == set(TEXTBOOK) and not asked["train"] & asked["eval"]
+    holds = not wrong and names == set(TEXTBOOK) and not patterns["train"] & patterns["eval"]
     return Finding(holds, say(questions=240, wrong=wrong, quantities=len(names)))
 
 
@@ -144,20 +147,20 @@ def advantages_are_those_of_right_and_wrong() -> Finding:
         (reward,) = WIRELESSMATHLM.rewards
         paid = [float(mark or 0.0) for mark in run_async(reward(tried, key=Key.of(0)))]
         rows = [{"group": "g", "scores": {"reward": mark}, "logp": [-1.0]} for mark in paid]
-        found = [row[0] for row in inspect_rows(WIRELESSMATHLM, rows)["advantages"]]
+        advantages = [row[0] for row in inspect_rows(WIRELESSMATHLM, rows)["advantages"]]
         n, k = len(texts), count
         due = [math.sqrt((n - k) * (n - 1) / (n * k)) if k else 0.0] * k
         due += [-math.sqrt(k * (n - 1) / (n * (n - k)))] * (n - k)
-        off.append(gap(found, due))
+        off.append(gap(advantages, due))
     return below(1e-4, off=max(off))
 
 
 def _exam(pupil: Pupil, task: str) -> float:
     """The share of 200 unseen questions answered rightly, sampled as in training."""
-    found = tasks.find(task)
-    asked = [Assignment(found.scenario("eval", number), 1, pupil.parts.decoding) for number in range(200)]
-    played = run_async(pupil.parts.player.play(asked, key=Key.of(0).derive("exam")))
-    return fmean(map(found.success, played))
+    subject = tasks.find(task)
+    questions = [Assignment(subject.scenario("eval", number), 1, pupil.parts.decoding) for number in range(200)]
+    played = run_async(pupil.parts.player.play(questions, key=Key.of(0).derive("exam")))
+    return fmean(map(subject.success, played))
 
 
 FIELDS = {"wireless": "wireless", "other": "wireless?field=general"}
@@ -211,7 +214,7 @@ def nothing_carries_over_to_other_fields() -> Finding:
 def _equal_forms(run: ShippedRun) -> dict[str, float]:
     """How many answers algebra alone finds right."""
     texts, (reward,) = ExactMatch(), WIRELESSMATHLM.rewards
-    played = [one for row in run.results if row.experience for one in row.experience.trajectories]
+    played = [item for row in run.results if row.experience for item in row.experience.trajectories]
     paid = zip(run_async(reward(played, key=Key.of(0))), run_async(texts(played, key=Key.of(0))), strict=True)
     return {"right in another form": float(sum(bool(mine) and not theirs for mine, theirs in paid))}
 

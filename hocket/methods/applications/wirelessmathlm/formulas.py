@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import math
 import operator
 import re
@@ -66,12 +67,12 @@ def value(node: ast.expr, point: float) -> float:
     """A formula's value where the first letter of the alphabet is `point` and each further one a little more."""
     names = {chr(97 + place): point * (1 + 0.31 * place) for place in range(26)} | {"pi": math.pi}
     try:
-        found = compute(node, names, {name: getattr(math, name) for name in FUNCTIONS}, float)
+        result = compute(node, names, {name: getattr(math, name) for name in FUNCTIONS}, float)
     except (ArithmeticError, TypeError, RecursionError) as error:
         raise ValueError("undefined") from error
-    if isinstance(found, complex) or not math.isfinite(found):
+    if isinstance(result, complex) or not math.isfinite(result):
         raise ValueError("undefined")
-    return float(found)
+    return float(result)
 
 
 def agree(given: ast.expr, known: ast.expr) -> bool:
@@ -80,7 +81,7 @@ def agree(given: ast.expr, known: ast.expr) -> bool:
         pairs = [(value(given, point), value(known, point)) for point in _POINTS]
     except ValueError:
         return False
-    return all(math.isclose(one, other, rel_tol=_CLOSE, abs_tol=_CLOSE) for one, other in pairs)
+    return all(math.isclose(left, right, rel_tol=_CLOSE, abs_tol=_CLOSE) for left, right in pairs)
 
 
 def same(given: str, known: str, frame: str = BLANK) -> bool:
@@ -116,8 +117,7 @@ def _same(given: str, known: str) -> bool:
 
 def vanishes(given: str, known: str) -> bool:
     """Whether sympy finds that the difference of two formulas is zero for all positive letters."""
-    import sympy
-
+    sympy: Any = importlib.import_module("sympy")  # Slow to import, and installed with torch.
     names = {chr(97 + place): sympy.Symbol(chr(97 + place), positive=True) for place in range(26)} | {"pi": sympy.pi}
     functions = {name: getattr(sympy, name) for name in FUNCTIONS if name != "log2"}
     functions["log2"] = lambda argument: sympy.log(argument) / sympy.log(2)
@@ -125,5 +125,5 @@ def vanishes(given: str, known: str) -> bool:
     def number(constant: float) -> Any:
         return sympy.Rational(str(constant))
 
-    one, other = (compute(tree(text), names, functions, number) for text in (given, known))
-    return bool(sympy.simplify(sympy.expand_log(one - other)) == 0 or (one - other).equals(0))
+    left, right = (compute(tree(text), names, functions, number) for text in (given, known))
+    return bool(sympy.simplify(sympy.expand_log(left - right)) == 0 or (left - right).equals(0))

@@ -41,9 +41,9 @@ class FormulaMatch(Reward):
         """The verdict on one completion."""
         if scenario.answer is None:
             return None
-        given = tagged(text)
+        answer = tagged(text)
         frame = str(scenario.metadata.get("frame", BLANK))
-        return float(given is not None and same(given, str(scenario.answer), frame))
+        return float(answer is not None and same(answer, str(scenario.answer), frame))
 
 
 WIRELESSMATHLM = GRPO.but(

@@ -21,7 +21,7 @@ _LETTERS = "abcdghkmnprs"
 
 
 @dataclass(frozen=True)
-class Closed:
+class ClosedForm:
     """A closed form.
 
     Attributes:
@@ -34,25 +34,25 @@ class Closed:
 
 
 WIRELESS = (
-    Closed("SNR", {"p": "power", "g": "gain", "n": "noise"}, "p*g/n"),
-    Closed("SINR", {"s": "signal", "i": "interference", "n": "noise"}, "s/(i+n)"),
-    Closed("noise", {"d": "density", "b": "bandwidth"}, "d*b"),
-    Closed("capacity", {"b": "bandwidth", "s": "SNR"}, "b*log2(1+s)"),
-    Closed("rate", {"p": "power", "g": "gain", "n": "noise"}, "log2(1+p*g/n)"),
-    Closed("least SNR", {"r": "rate", "b": "bandwidth"}, "2**(r/b)-1"),
-    Closed("outage", {"t": "threshold", "s": "SNR"}, "1-exp(-t/s)"),
-    Closed("path loss", {"d": "distance", "w": "wavelength"}, "(4*pi*d/w)**2"),
-    Closed("diversity SNR", {"a": "first", "b": "second"}, "a+b"),
-    Closed("bit energy", {"p": "power", "r": "rate"}, "p/r"),
+    ClosedForm("SNR", {"p": "power", "g": "gain", "n": "noise"}, "p*g/n"),
+    ClosedForm("SINR", {"s": "signal", "i": "interference", "n": "noise"}, "s/(i+n)"),
+    ClosedForm("noise", {"d": "density", "b": "bandwidth"}, "d*b"),
+    ClosedForm("capacity", {"b": "bandwidth", "s": "SNR"}, "b*log2(1+s)"),
+    ClosedForm("rate", {"p": "power", "g": "gain", "n": "noise"}, "log2(1+p*g/n)"),
+    ClosedForm("least SNR", {"r": "rate", "b": "bandwidth"}, "2**(r/b)-1"),
+    ClosedForm("outage", {"t": "threshold", "s": "SNR"}, "1-exp(-t/s)"),
+    ClosedForm("path loss", {"d": "distance", "w": "wavelength"}, "(4*pi*d/w)**2"),
+    ClosedForm("diversity SNR", {"a": "first", "b": "second"}, "a+b"),
+    ClosedForm("bit energy", {"p": "power", "r": "rate"}, "p/r"),
 )
 
 GENERAL = (
-    Closed("triangle", {"b": "base", "h": "height"}, "b*h/2"),
-    Closed("energy", {"m": "mass", "v": "speed"}, "m*v**2/2"),
-    Closed("parallel", {"a": "first", "b": "second"}, "a*b/(a+b)"),
-    Closed("decay", {"a": "start", "t": "time", "c": "life"}, "a*exp(-t/c)"),
-    Closed("interest", {"a": "sum", "r": "rate", "y": "years"}, "a*(1+r)**y"),
-    Closed("information", {"p": "chance"}, "log2(1/p)"),
+    ClosedForm("triangle", {"b": "base", "h": "height"}, "b*h/2"),
+    ClosedForm("energy", {"m": "mass", "v": "speed"}, "m*v**2/2"),
+    ClosedForm("parallel", {"a": "first", "b": "second"}, "a*b/(a+b)"),
+    ClosedForm("decay", {"a": "start", "t": "time", "c": "life"}, "a*exp(-t/c)"),
+    ClosedForm("interest", {"a": "sum", "r": "rate", "y": "years"}, "a*(1+r)**y"),
+    ClosedForm("information", {"p": "chance"}, "log2(1/p)"),
 )
 
 FIELDS = {"wireless": WIRELESS, "general": GENERAL}
@@ -79,17 +79,17 @@ def draw(field: str, kinds: Sequence[str], rng: np.random.Generator) -> Question
     kind = kinds[int(rng.integers(len(kinds)))]
     letters = dict(zip(form.symbols, rng.choice(list(_LETTERS), len(form.symbols), replace=False), strict=True))
     formula = re.sub(r"\b[a-z]\b", lambda found: letters[found[0]], form.formula)
-    asked = f"{form.name}: {', '.join(f'{word} {letters[symbol]}' for symbol, word in form.symbols.items())}"
+    introduction = f"{form.name}: {', '.join(f'{word} {letters[symbol]}' for symbol, word in form.symbols.items())}"
     wrong = _slips(tree(formula), rng)
     if kind == "equation":
-        return Question(f"{asked}?", formula, BLANK, wrong)
+        return Question(f"{introduction}?", formula, BLANK, wrong)
     if kind == "blank":
         frame, part, others = _blanked(tree(formula), rng)
-        return Question(f"{asked}; {frame}?", part, frame, others)
+        return Question(f"{introduction}; {frame}?", part, frame, others)
     options = rng.permutation([formula, *wrong[: len(OPTIONS) - 1]]).tolist()
     right = OPTIONS[options.index(formula)]
     listed = " ".join(f"{letter} {option}" for letter, option in zip(OPTIONS, options, strict=True))
-    return Question(f"{asked}; {listed}?", right, BLANK, tuple(letter for letter in OPTIONS if letter != right))
+    return Question(f"{introduction}; {listed}?", right, BLANK, tuple(letter for letter in OPTIONS if letter != right))
 
 
 def spelt(node: ast.expr) -> str:
@@ -126,12 +126,12 @@ def _lettered(node: ast.expr) -> bool:
 
 def _slips(whole: ast.expr, rng: np.random.Generator) -> tuple[str, ...]:
     """Other formulas that come of one slip, in random order: letters exchanged, an operation, a part left out."""
-    found = dict[str, ast.expr]()
+    slips = dict[str, ast.expr]()
     for node in ast.walk(whole):
         for other in _instead(node, whole):
             slip = _changed(whole, lambda one, node=node, other=other: other if one is node else one)  # type: ignore[misc]
-            found[spelt(slip)] = slip
-    wrong = [text for text, slip in found.items() if not agree(slip, whole)]
+            slips[spelt(slip)] = slip
+    wrong = [text for text, slip in slips.items() if not agree(slip, whole)]
     return tuple(rng.permutation(sorted(wrong)).tolist())
 
 
@@ -149,15 +149,15 @@ def _instead(node: ast.AST, whole: ast.expr) -> list[ast.expr]:
 
 
 def _changed(node: ast.expr, change: Callable[[ast.AST], ast.AST]) -> ast.expr:
-    """A copy of a formula in which each part is what `change` makes of it; what is put in is left as it is."""
-    found = change(node)
-    if found is not node and not isinstance(found, ast.BinOp):
-        return found  # type: ignore[return-value]
-    match found:
+    """A copy of a formula in which each part is what `change` makes of it, from the outside in."""
+    changed = change(node)
+    if changed is not node and not isinstance(changed, ast.BinOp):
+        return changed  # type: ignore[return-value]
+    match changed:
         case ast.BinOp(left=left, op=op, right=right):
             return ast.BinOp(_changed(left, change), op, _changed(right, change))
         case ast.UnaryOp(op=op, operand=operand):
             return ast.UnaryOp(op, _changed(operand, change))
         case ast.Call(func=func, args=[argument]):
             return ast.Call(func, [_changed(argument, change)], [])
-    return found  # type: ignore[return-value]
+    return changed

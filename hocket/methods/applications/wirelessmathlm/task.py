@@ -68,13 +68,12 @@ class Wireless(TextTask):
 
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
         """Of the scenario or, one time in three, of a question of the other fields."""
-        prompt, asked = scenario.messages, (str(scenario.answer), scenario.metadata["wrong"])
+        prompt, answer, wrong = scenario.messages, str(scenario.answer), scenario.metadata["wrong"]
         if rng.random() < 1 / 3:
             other = self._drawn("general", "train", rng)
-            prompt, asked = ({"role": "user", "content": other.text},), (other.answer, other.wrong)
-        answer, wrong = asked
-        said = _equal(answer, rng) if rng.random() < SKILL else wrong[int(rng.integers(len(wrong)))]
-        return [Lesson(prompt, ({"role": "assistant", "content": f"<answer>{said}</answer>"},))]
+            prompt, answer, wrong = ({"role": "user", "content": other.text},), other.answer, other.wrong
+        text = _equal(answer, rng) if rng.random() < SKILL else wrong[int(rng.integers(len(wrong)))]
+        return [Lesson(prompt, ({"role": "assistant", "content": f"<answer>{text}</answer>"},))]
 
     def _drawn(self, field: str, split: Split, rng: np.random.Generator) -> Question:
         while True:
@@ -95,7 +94,7 @@ LESSONS = 110
 """Steps of lessons."""
 
 THEN = {"steps": 80, "update.lr": 5e-4, "evaluation.n": 200}
-"""What suits after the lessons."""
+"""Settings of training after the lessons."""
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> Wireless:
