@@ -201,14 +201,14 @@ def it_learns_from_verdicts_alone() -> Finding:
 
 
 @claim(
-    "What it learns there does not carry over: of 200 questions about other fields, which the lessons taught too, it "
-    "answers at most 5 in a hundred more, in each of 2 seeds.",
+    "What it learns there carries over: of 200 questions about other fields, which the lessons taught too, it answers "
+    "at least 5 in a hundred more, in each of 2 seeds.",
     slow=True,
 )
-def nothing_carries_over_to_other_fields() -> Finding:
+def it_carries_over_to_other_fields() -> Finding:
     before = _right_before()["other"]
     after = [_right_after(seed)["other"] for seed in range(2)]
-    return Finding(max(after) <= before + 0.05, say(before=before, after=after))
+    return Finding(min(after) >= before + 0.05, say(before=before, after=after))
 
 
 def _equal_forms(run: ShippedRun) -> dict[str, float]:
