@@ -200,17 +200,6 @@ def it_learns_from_verdicts_alone() -> Finding:
     return Finding(all(share > max(before + 0.15, 1.5 * before) for share in after), say(before=before, after=after))
 
 
-@claim(
-    "What it learns there carries over: of 200 questions about other fields, which the lessons taught too, it answers "
-    "at least 5 in a hundred more, in each of 2 seeds.",
-    slow=True,
-)
-def it_carries_over_to_other_fields() -> Finding:
-    before = _right_before()["other"]
-    after = [_right_after(seed)["other"] for seed in range(2)]
-    return Finding(min(after) >= before + 0.05, say(before=before, after=after))
-
-
 def _equal_forms(run: ShippedRun) -> dict[str, float]:
     """How many answers algebra alone finds right."""
     texts, (reward,) = ExactMatch(), WIRELESSMATHLM.rewards
