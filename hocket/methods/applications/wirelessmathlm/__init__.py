@@ -1,0 +1,7 @@
+"""wirelessmathlm: the method, and what it alone uses (formulas, questions, task)."""
+
+from __future__ import annotations
+
+from hocket.core.rooms import lazy
+
+__getattr__, __dir__ = lazy(__name__)
