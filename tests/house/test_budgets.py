@@ -14,7 +14,7 @@ BUDGETS = [
     pytest.param(("engine",), 87_400, id="engine"),  # The goal is 50,000.
     pytest.param(GENERAL, 133_500, id="outside methods and zoo"),  # The goal is 86,000.
     pytest.param(CLAIMS, 67_800, id="claims"),  # The goal is 40,000.
-    pytest.param(PACKAGE, 288_400, id="package"),  # The goal is 190,000.
+    pytest.param(PACKAGE, 288_700, id="package"),  # The goal is 190,000.
 ]
 
 
