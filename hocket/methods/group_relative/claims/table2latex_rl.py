@@ -46,15 +46,15 @@ def size(forest: Forest) -> int:
 
 
 @cache
-def distance(one: Forest, other: Forest) -> int:
+def distance(left: Forest, right: Forest) -> int:
     """The fewest edits between two ordered forests, by the recursion over their last trees."""
-    if not one or not other:
-        return size(one) + size(other)
-    (name, children), (named, theirs) = one[-1], other[-1]
+    if not left or not right:
+        return size(left) + size(right)
+    (name, children), (named, theirs) = left[-1], right[-1]
     return min(
-        distance(one[:-1] + children, other) + 1,
-        distance(one, other[:-1] + theirs) + 1,
-        distance(one[:-1], other[:-1]) + distance(children, theirs) + int(name != named),
+        distance(left[:-1] + children, right) + 1,
+        distance(left, right[:-1] + theirs) + 1,
+        distance(left[:-1], right[:-1]) + distance(children, theirs) + int(name != named),
     )
 
 
@@ -70,8 +70,8 @@ def teds_structure_is_that_of_a_recursion() -> Finding:
             tuple(tuple(rng.integers(1, 4, rng.integers(1, 4)).tolist()) for _ in range(rng.integers(1, 4)))
             for _ in range(2)
         ]
-        one, other = map(forest, pair)
-        off = max(off, abs(teds_structure(*pair) - (1 - distance(one, other) / max(size(one), size(other)))))
+        left, right = map(forest, pair)
+        off = max(off, abs(teds_structure(*pair) - (1 - distance(left, right) / max(size(left), size(right)))))
         off = max(off, abs(teds_structure(*pair) - teds_structure(*pair[::-1])))
         alike += (teds_structure(*pair) == 1.0) != (pair[0] == pair[1])
     return Finding(off < EXACT and not alike, say(off=off))
@@ -80,8 +80,8 @@ def teds_structure_is_that_of_a_recursion() -> Finding:
 @claim("It ignores texts, and falls by one unit for each cell that is left out.")
 def it_ignores_texts_and_falls_by_one_unit_a_cell() -> Finding:
     full = tuple(tuple(Cell(str(3 * row + column)) for column in range(3)) for row in range(3))
-    other = tuple(tuple(Cell("x") for _ in row) for row in full)
-    same = teds_structure(Table(3, full).structure, Table(3, other).structure)
+    right = tuple(tuple(Cell("x") for _ in row) for row in full)
+    same = teds_structure(Table(3, full).structure, Table(3, right).structure)
     nodes, off = 12, 0.0
     for gone in range(4):
         rows = [list(row) for row in Table(3, full).structure]
@@ -91,7 +91,7 @@ def it_ignores_texts_and_falls_by_one_unit_a_cell() -> Finding:
     return Finding(same == 1.0 and off < EXACT, say(off=off))
 
 
-def by_hand(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]]) -> float:
+def by_hand(left: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> float:
     """The wavelet similarity by loops over numbers, of pictures with even sides."""
 
     def coefficients(picture: Sequence[Sequence[float]]) -> list[list[float]]:
@@ -105,7 +105,7 @@ def by_hand(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]]) ->
         return made
 
     scores = []
-    for x, y in zip(coefficients(one), coefficients(other), strict=True):
+    for x, y in zip(coefficients(left), coefficients(right), strict=True):
         n, mx, my = len(x), math.fsum(x) / len(x), math.fsum(y) / len(y)
         vx, vy = (math.fsum((v - m) ** 2 for v in values) / n for values, m in ((x, mx), (y, my)))
         if math.sqrt(vx) < 1e-6 and math.sqrt(vy) < 1e-6:
@@ -122,10 +122,10 @@ def cw_ssim_is_that_of_loops_over_numbers() -> Finding:
     rng, off = Key.of(1).numpy(), 0.0
     pictures = [rng.integers(0, 256, (16, 16)).astype(np.uint8) for _ in range(6)]
     pictures += [printed(drawn(rng)) for _ in range(8)] + [np.full((16, 16), grey, np.uint8) for grey in (0, 255)]
-    for one in pictures:
-        for other in pictures:
-            off = max(off, abs(cw_ssim(one, other) - by_hand(one.tolist(), other.tolist())))
-    equal = [cw_ssim(one, one) for one in pictures]
+    for left in pictures:
+        for right in pictures:
+            off = max(off, abs(cw_ssim(left, right) - by_hand(left.tolist(), right.tolist())))
+    equal = [cw_ssim(left, left) for left in pictures]
     odd = [band.shape for band in bands(np.zeros((5, 7)))] == [(2, 3)] * 4
     return Finding(off < 1e-9 and equal == [1.0] * len(pictures) and odd, say(off=off))
 
@@ -187,7 +187,7 @@ def a_picture_shows_the_table_in_handwriting() -> Finding:
     task, codes = Tables(), dict[str, set[str]]()
     for split in get_args(Split):
         pixels, labels = handwriting(split)
-        known = {one.tobytes(): str(label) for one, label in zip(pixels, labels, strict=True)}
+        known = {left.tobytes(): str(label) for left, label in zip(pixels, labels, strict=True)}
         for number in range(60):
             scenario = task.scenario(split, number)
             shown = np.asarray(open_picture(MEDIA.data(pictures_in(scenario.messages)[0]), "table").convert("L"))
@@ -210,13 +210,13 @@ def measured(run: PicturedRun) -> list[float]:
 
 
 @claim(
-    "After 200 lessons 20 steps as shipped write over 30 points more of 100 unseen tables right, greedy, and over 10 "
-    "sampled; blind hardly any is right. The verdict alone, in place of both rewards, is compared.",
+    "After 200 lessons 10 steps as shipped write over 30 points more of 100 unseen tables right, greedy, and over 10 "
+    "sampled; blind hardly any is right. GRPO on the verdict alone ends less than 10 points above.",
     slow=True,
     learns=True,
 )
-def after_lessons_twenty_steps_write_more_tables_right() -> Finding:
-    steps, right = 20, dict[str, list[float]]()
+def after_lessons_ten_steps_write_more_tables_right() -> Finding:
+    steps, right = 10, dict[str, list[float]]()
     with tempfile.TemporaryDirectory() as folder:
         model = taught("tables", 200, Path(folder), **{"curriculum.prompts": 32})
         run = PicturedRun.of(TABLE2LATEX_RL, "tables", model=model)
@@ -225,7 +225,9 @@ def after_lessons_twenty_steps_write_more_tables_right() -> Finding:
         blind = run.blind(100).success
         right["verdict"] = measured(PicturedRun.of(GRPO_KL, "tables", model=model).train(steps))
     gains = [after - before for before, after in zip(right["lessons"], right["both"], strict=True)]
-    return Finding(gains[0] > 0.3 and gains[1] > 0.1 and blind < 0.1, lines(greedy_and_sampled=right, blind=blind))
+    holds = gains[0] > 0.3 and gains[1] > 0.1 and blind < 0.1
+    holds &= all(after > other - 0.1 for after, other in zip(right["both"], right["verdict"], strict=True))
+    return Finding(holds, lines(greedy_and_sampled=right, blind=blind))
 
 
 claim.shipped(

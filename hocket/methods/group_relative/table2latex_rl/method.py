@@ -35,7 +35,7 @@ C1, C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
 
 
 @lru_cache(4096)
-def teds_structure(one: Structure, other: Structure) -> float:
+def teds_structure(left: Structure, right: Structure) -> float:
     """TEDS without texts, in [0, 1]: `1 - distance / max(nodes)`, every edit of the trees at cost 1.
 
     Nodes are rows and cells; a table itself is not counted. Cells of different widths are different.
@@ -52,8 +52,8 @@ def teds_structure(one: Structure, other: Structure) -> float:
     def tree(table: Structure) -> Any:
         return Tree("table", *(Tree("row", *(Tree(f"cell {columns}") for columns in row)) for row in table))
 
-    nodes = max(sum(1 + len(row) for row in table) for table in (one, other))
-    return 1 - float(APTED(tree(one), tree(other)).compute_edit_distance()) / nodes if nodes else 1.0
+    nodes = max(sum(1 + len(row) for row in table) for table in (left, right))
+    return 1 - float(APTED(tree(left), tree(right)).compute_edit_distance()) / nodes if nodes else 1.0
 
 
 def bands(picture: NDArray[Any]) -> list[NDArray[np.float64]]:
@@ -66,25 +66,25 @@ def bands(picture: NDArray[Any]) -> list[NDArray[np.float64]]:
     return [(first + beside + below + across) / 4, (first - below) / 2, (first - beside) / 2, (first - across) / 2]
 
 
-def similarity(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+def similarity(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:
     """SSIM of two arrays as wholes, cut to [0, 1]; of two constant ones whether they are equal.
 
     Variances divide by n, the covariance by n - 1, as the authors do.
     """
-    if one.std() < 1e-6 and other.std() < 1e-6:
-        return float(one.mean() == other.mean())
-    means = one.mean(), other.mean()
-    together = float(((one - means[0]) * (other - means[1])).sum() / max(1, one.size - 1))
+    if left.std() < 1e-6 and right.std() < 1e-6:
+        return float(left.mean() == right.mean())
+    means = left.mean(), right.mean()
+    together = float(((left - means[0]) * (right - means[1])).sum() / max(1, left.size - 1))
     above = (2 * means[0] * means[1] + C1) * (2 * together + C2)
-    below = (means[0] ** 2 + means[1] ** 2 + C1) * (one.var() + other.var() + C2)
+    below = (means[0] ** 2 + means[1] ** 2 + C1) * (left.var() + right.var() + C2)
     return float(np.clip(above / below, 0.0, 1.0))
 
 
-def cw_ssim(one: Pixels, other: Pixels) -> float:
+def cw_ssim(left: Pixels, right: Pixels) -> float:
     """The mean `similarity` of the bands of two pictures `[H, W]`; the first is resized to the second."""
-    if one.shape != other.shape:
-        one = np.asarray(pillow().fromarray(one).resize(other.shape[::-1]))
-    pairs = zip(bands(one), bands(other), strict=True)
+    if left.shape != right.shape:
+        left = np.asarray(pillow().fromarray(left).resize(right.shape[::-1]))
+    pairs = zip(bands(left), bands(right), strict=True)
     return sum(similarity(mine, theirs) for mine, theirs in pairs) / 4
 
 

@@ -48,11 +48,11 @@ def table_in(code: str) -> Table | None:
     That is one without a row, with more cells than columns in a row, or with a command or a special character that is
     no `multicolumn` of a whole cell. A row that ends early is filled with empty cells.
     """
-    found = _TABULAR.search(code)
-    if found is None:
+    tabular = _TABULAR.search(code)
+    if tabular is None:
         return None
-    columns = sum(letter != "|" for letter in found[1])
-    rows = [_row(line, columns) for line in found[2].split(r"\\") if line.strip()]
+    columns = sum(letter != "|" for letter in tabular[1])
+    rows = [_row(line, columns) for line in tabular[2].split(r"\\") if line.strip()]
     filled = tuple(row for row in rows if row is not None)
     return Table(columns, filled) if columns and filled and len(filled) == len(rows) else None
 

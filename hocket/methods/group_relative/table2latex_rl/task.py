@@ -77,8 +77,8 @@ class Tables(TextTask):
             table = table_in(str(scenario.answer))
             assert table is not None
             text = read_first(table) if rng.random() < READ else code_of(hurried(table))
-            said = {"role": "assistant", "content": text}
-            return [Lesson(tuple(scenario.messages), (said,))]
+            written = {"role": "assistant", "content": text}
+            return [Lesson(tuple(scenario.messages), (written,))]
 
         return Lessons("how a beginner writes tables, mostly without multicolumn", 0, play)
 
