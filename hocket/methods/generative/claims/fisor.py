@@ -15,12 +15,12 @@ from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.toys.drawn_rows import Array, critics, numbers, perceptron, policy_of, reached, rows
 from hocket.methods.generative.fisor.method import FISOR, FeasibleImitation, FeasibleValues, feasibility
 from hocket.policies.control import ControlPolicy
-from hocket.types import Evaluation, Quantity
+from hocket.types import Evaluation
 
 claim = Claims("fisor", "arXiv:2401.10700")
 CLOSE = 5e-5
 """Of float32 beside float64, relative to numbers of order 1 to 10."""
-STEPS, SAMPLES, DANGER = 5, 16, 25.0
+STEPS, SAMPLES, DANGER = 5, 16, 1.0
 """The shipped steps of denoising, samples of a decision, and h of a decision that led into danger."""
 
 
@@ -47,8 +47,8 @@ def expectile(gap: Array, tau: float) -> Array:
 
 
 @claim(
-    "Its losses are those of the paper, computed from the weights in float64: values, feasibility by reversed expectile "
-    "and reachability, and the weighted error of the predicted noise.",
+    "Its losses are those of the paper, computed from the weights in float64: values, feasibility by reversed "
+    "expectile and reachability, and the weighted error of the predicted noise.",
     "equations 6 to 16",
 )
 def its_losses_are_those_of_the_paper_computed_from_the_weights() -> Finding:
@@ -112,8 +112,8 @@ def weights_are_by_reward_where_it_is_feasible_and_by_safety_elsewhere() -> Find
 
 
 @claim(
-    "On a grid with hazards the states whose value of feasibility is not positive are exactly those from which some way "
-    "never meets a hazard, found by removing states; they are fewer than the safe cells.",
+    "On a grid with hazards the states whose value of feasibility is not positive are exactly those from which some "
+    "way never meets a hazard, found by removing states; they are fewer than the safe cells.",
     "definition 2",
 )
 def the_region_is_the_exact_safe_set() -> Finding:
@@ -121,7 +121,7 @@ def the_region_is_the_exact_safe_set() -> Finding:
     cells = np.stack(np.meshgrid(np.arange(size), np.arange(size), indexing="ij"), -1).reshape(-1, 2)
     for _ in range(10):
         hazard = rng.random(size * size) < 0.3
-        # A current carries a state on: its moves are one or two of eight, so some cells lead into hazards by all of them.
+        # Each cell has one or two moves of eight, so that some lead into hazards whatever is done.
         moves = np.array([[1, 0], [-1, 0], [0, 1], [0, -1], [1, 1], [-1, -1], [1, -1], [-1, 1]])
         open_moves = moves[rng.integers(0, 8, (size * size, 2))]
         after = np.clip(cells[:, None] + open_moves, 0, size - 1) @ np.array([size, 1])
@@ -152,7 +152,9 @@ def what_acts_is_the_safest_of_all_samples() -> Finding:
         for step in (4, 3, 2, 1, 0):
             noise = predicted(policy, wide, x, np.full(40, float(step)))
             x = (x - (1 - alpha[step]) / np.sqrt(1 - left[step]) * noise) / np.sqrt(alpha[step])
-            x = np.clip(x + (step > 0) * np.sqrt(1 - alpha[step]) * normals[:, sample, STEPS - step if step else 0], -1, 1)
+            x = np.clip(
+                x + (step > 0) * np.sqrt(1 - alpha[step]) * normals[:, sample, STEPS - step if step else 0], -1, 1
+            )
         danger.append(critics(policy, "slow_danger", wide, x).max(1))
         off.append(np.abs(x - action).max(1))
     mine = critics(policy, "slow_danger", wide, action).max(1)
@@ -167,4 +169,3 @@ def kindless() -> Any:
 
 claim.refuses("Data without kinds are refused.", kindless, "write an array kinds")
 claim.refuses("No samples are none to choose from.", lambda: FeasibleValues(samples=0), "at least 1")
-_ = Quantity

@@ -84,7 +84,8 @@ class EditedFlow(nn.Module):
         """The smallest slow value of candidates `[B, C, A]`: `[B, C]`."""
         count = candidates.shape[1]
         flat = joined(seen.repeat_interleave(count, 0), candidates.flatten(0, 1))
-        return self._slow[0](flat).amin(1).reshape(len(seen), count)
+        least: Tensor = self._slow[0](flat).amin(1)
+        return least.reshape(len(seen), count)
 
     @torch.no_grad()
     def chosen(self, seen: Tensor, normals: Tensor) -> Tensor:
@@ -227,8 +228,8 @@ EXPO = SAC.but(
         "acting": "by the slow critics and the learnt base; the authors' code has a slow base as well",
         "samples": "8 of the base, and the edits of all",
         "edit": "trained at recorded actions, on the mean of the critics; its box is 0.3",
-        "entropy": "of the edit within its box, towards dim(a) (log b - 1/2), as the authors' code has it where it adjusts the "
-        "target to the box; the backup has none",
+        "entropy": "of the edit within its box, towards dim(a) (log b - 1/2), as the authors' code has it where it "
+        "adjusts the target to the box; the backup has none",
         "critics": "2, and a gradient for each fresh decision; the authors' are 10 with up to 20 gradients",
         "log-probs": "none are recorded, for what is chosen has no density",
     },

@@ -132,8 +132,9 @@ def shown(place: Array, door: Array) -> Array:
     left, near = place[:, 0] < 0, np.abs(place[:, 1] - door) < WIDE / 2
     before, through = (np.stack([np.full(len(place), x), door], 1) for x in (-0.15, 0.15))
     aim = np.where(left[:, None], np.where(near[:, None], through, before), GOAL)
-    way: Array = aim - place
-    return way / np.maximum(np.linalg.norm(way, axis=1, keepdims=True), STRIDE)
+    way = aim - place
+    action: Array = way / np.maximum(np.linalg.norm(way, axis=1, keepdims=True), STRIDE)
+    return action
 
 
 def demonstrations(episodes: int, key: Key) -> dict[str, NDArray[Any]]:

@@ -77,9 +77,9 @@ class HazardCourse:
         return {"violations": count, "safe": float(count == 0)}
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
-        """As for classic problems, with smaller networks; a store begins with the records, and draws from them alone."""
+        """As for classic problems, with smaller networks; a store begins with the records."""
         settings = {**suggested(recipe, discrete=False), "network.hidden": [64, 64]}
-        return settings if recipe.store is None else {**settings, "steps": 8, "update.lr": 1e-3, "store.data": str(RECORDS)}
+        return settings if recipe.store is None else {**settings, "steps": 8, "store.data": str(RECORDS)}
 
     def make(self) -> HazardPoint:
         """Opens one environment."""
