@@ -366,7 +366,8 @@ class Evaluation:
     `state_value` `[T, 2]` is V of the state, and the smallest slow Q of the recorded action, without gradient.
     `conservative` `[T, K]` is the soft maximum of Q over actions, less Q of the recorded one. `dynamics` `[T, K]` is
     -log p of what followed and was paid, by each of K models that learn from the row, 0 by others. `denoising` `[T]` is
-    the squared error of a denoiser at the recorded action, summed over its dimensions.
+    the squared error of a denoiser at the recorded action, summed over its dimensions. `feasibility` `[T, 3 + K]` is
+    the danger of the state, of the recorded action and what it should be, both without gradient, and by K critics.
     """
 
     logp: Tensor

@@ -175,25 +175,24 @@ def of_two_ways_it_takes_the_better_and_refines_it() -> Finding:
     share, near = float((base > 0).mean()), float((np.abs(np.abs(base) - 0.6) < 0.2).mean())
     right = acted > 0
     apart = float(np.abs(acted[right] - 0.75).mean())
-    # A Gaussian of the records' moments has 0.32 of its draws so near to either way; 2^-8 of states have no sample there.
+    # A Gaussian of the records' moments has 0.32 of its draws so near; by chance 2^-8 of states have no sample there.
     held = 0.3 < share < 0.7 and near > 0.64 and float(right.mean()) > 0.98 and apart < 0.15
     return Finding(held, say(base_right=share, base_near=near, right=float(right.mean()), from_the_best=apart))
 
 
 @claim(
-    "15 steps of `hocket train --recipe expo-expressive` bring unseen successes from nearly none to more than seven in "
-    "ten, in each of 2 seeds; soft actor-critic with the same demonstrations, steps and networks has not begun to "
-    "succeed, and its clone alone (one sample, no edits, one seed) succeeds less often.",
+    "15 steps of `hocket train --recipe expo-expressive` bring unseen greedy successes from none to more than nine in "
+    "ten with seed 0, and to none with seed 1; soft actor-critic with the same demonstrations, steps and networks "
+    "succeeds with neither, and the clone alone (one sample, no edits) in more than seven in ten with seed 0.",
     "figure 4",
     slow=True,
-    learns=True,
 )
-def as_shipped_it_learns_beside_sac_and_its_clone() -> Finding:
+def one_of_two_runs_learns() -> Finding:
     alone = EXPO.but(**{"objective.values.samples": 1, "objective.values.box": 1e-3, "store.noises": 5})
     mine, rival = ([returns(recipe, "two-doors:point", seed, 15) for seed in (0, 1)] for recipe in (EXPO, SAC))
     clone = returns(alone, "two-doors:point", 0, 15)[1]
     before, after, other = [one[0] for one in mine], [one[1] for one in mine], [one[1] for one in rival]
-    held = max(before) < 0.1 and min(after) > 0.7 and max(other) < 0.1 and clone < min(after)
+    held = max(before) < 0.1 and after[0] > 0.9 and after[1] < 0.1 and max(other) < 0.1 and 0.7 < clone < after[0]
     return Finding(held, f"{before} to {after}, sac {other}, clone {clone}")
 
 
@@ -202,4 +201,4 @@ claim.refuses(
     lambda: policy_of(EXPO, discrete=False).evaluate(rows(EXPO.but(**{"store.noises": 4}), discrete=False), EXPO.needs),
     "set store.noises to 19",
 )
-claim.shipped(EXPO, without={"objective.values.samples": 1, "objective.values.box": 0.001, "store.noises": 5})
+claim.shipped(EXPO, without={"objective.values.box": 0.001})

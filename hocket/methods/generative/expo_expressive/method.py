@@ -233,6 +233,7 @@ EXPO = SAC.but(
         "critics": "2, and a gradient for each fresh decision; the authors' are 10 with up to 20 gradients",
         "log-probs": "none are recorded, for what is chosen has no density",
     },
+    note="of two runs one came to 19 of 20 unseen successes and one to none; its clone alone came to 16",
     task="two-doors:point",
     store=Transitions(noises=19),
     objective=CriticLoss(OnTheFlyValues()),
