@@ -49,7 +49,10 @@ def edited(policy: ControlPolicy, seen: Array, action: Array, noise: Array) -> t
 def candidates(policy: ControlPolicy, seen: Array, normals: Array) -> Array:
     """All 2 N of each row, one by one, `[B, 2 N, A]`."""
     base = [flowed(policy, seen, normals[:, n]) for n in range(SAMPLES)]
-    more = [np.clip(one + edited(policy, seen, one, normals[:, SAMPLES + n])[0], -1, 1) for n, one in enumerate(base)]
+    more = [
+        np.clip(action + edited(policy, seen, action, normals[:, SAMPLES + n])[0], -1, 1)
+        for n, action in enumerate(base)
+    ]
     return np.stack([*base, *more], 1)
 
 
@@ -68,16 +71,16 @@ def its_losses_are_those_of_the_paper_computed_from_the_weights() -> Finding:
     for seed in range(3):
         policy, batch = policy_of(EXPO, discrete=False, seed=seed), rows(EXPO, discrete=False, seed=seed)
         held, log_alpha = numbers(batch), float(cast(Temperature, policy.module.temperature).log.detach())
-        seen, action, noise = held["seen"], held["action"], held["noise"]
+        state, action, noise = held["seen"], held["action"], held["noise"]
         best = worth(policy, held["following"], candidates(policy, held["following"], noise[:, 3:])).max(1)
         target = held["paid"] + held["goes_on"] * best
-        edit, logp = edited(policy, seen, action, noise[:, 0])
+        edit, logp = edited(policy, state, action, noise[:, 0])
         level = torch.special.ndtr(torch.from_numpy(noise[:, 2, :1])).numpy()
-        noisy = np.concatenate([seen, (1 - level) * action + level * noise[:, 1], level], 1)
+        noisy = np.concatenate([state, (1 - level) * action + level * noise[:, 1], level], 1)
         miss = perceptron(policy, "actor.base", noisy) - (noise[:, 1] - action)
         expected = {
-            "critics": 0.5 * ((critics(policy, "critics", seen, action) - target[:, None]) ** 2).sum(1).mean(),
-            "edit": (np.exp(log_alpha) * logp - critics(policy, "critics", seen, action + edit).mean(1)).mean(),
+            "critics": 0.5 * ((critics(policy, "critics", state, action) - target[:, None]) ** 2).sum(1).mean(),
+            "edit": (np.exp(log_alpha) * logp - critics(policy, "critics", state, action + edit).mean(1)).mean(),
             "temperature": (-log_alpha * (logp + 2 * (np.log(BOX) - 0.5))).mean(),
             "base": (miss**2).sum(1).mean(),
         }
@@ -103,7 +106,7 @@ def no_value_reaches_the_base() -> Finding:
             torch.autograd.grad(loss, list(part.parameters()), allow_unused=True, retain_graph=True)
             for part in (mine, other)
         ]
-        halves.append(all(one is not None for one in slopes[0]) and all(one is None for one in slopes[1]))
+        halves.append(all(slope is not None for slope in slopes[0]) and all(slope is None for slope in slopes[1]))
     held = moved == expected and all(halves) and not evaluation.get(Quantity.BACKUP).requires_grad
     shown = "; ".join(", ".join(sorted(part)) for part in moved)
     return Finding(held, f"{shown}; base and edit apart: {all(halves)}")
@@ -116,13 +119,13 @@ def no_value_reaches_the_base() -> Finding:
 )
 def what_acts_is_the_best_of_all_candidates() -> Finding:
     policy, rng = policy_of(EXPO, discrete=False, seed=1), Key.of(2).numpy()
-    seen = rng.normal(size=(200, 3)).astype(np.float32)
+    states = rng.normal(size=(200, 3)).astype(np.float32)
     uniforms = rng.uniform(1e-6, 1 - 1e-6, (200, policy.draws))
-    action = policy.sample(seen, uniforms, np.ones(200, np.float32))[0].astype(np.float64)
+    action = policy.sample(states, uniforms, np.ones(200, np.float32))[0].astype(np.float64)
     normals = torch.special.ndtri(torch.from_numpy(uniforms)).numpy().reshape(200, 2 * SAMPLES, 2)
-    every = candidates(policy, seen.astype(np.float64), normals)
-    values = worth(policy, seen.astype(np.float64), every)
-    mine = critics(policy, "slow", seen.astype(np.float64), action).min(1)
+    every = candidates(policy, states.astype(np.float64), normals)
+    values = worth(policy, states.astype(np.float64), every)
+    mine = critics(policy, "slow", states.astype(np.float64), action).min(1)
     best, of_base = values.max(1), values[:, :SAMPLES].max(1)
     far = np.abs(every[:, :SAMPLES] - action[:, None]).max(2).min(1)
     above = float((mine > of_base + 1e-4).mean())
@@ -139,8 +142,8 @@ def modes(count: int) -> Batch:
     action = np.stack([0.6 * side, np.zeros(count)], 1) + 0.05 * rng.normal(size=(count, 2))
     paid = np.where(side > 0, 1.0, 0.5) - 4 * (np.abs(action[:, 0]) - 0.75) ** 2 - action[:, 1] ** 2
     episodes = []
-    for one, reward in zip(action.astype(np.float32), paid, strict=True):
-        turn = Turn("agent", "policy", np.zeros((1, 3), np.float32), one[None])
+    for row, reward in zip(action.astype(np.float32), paid, strict=True):
+        turn = Turn("agent", "policy", np.zeros((1, 3), np.float32), row[None])
         score = Score(np.array([reward]), Level.DECISION)
         episodes.append(Trajectory(Scenario("s"), [turn], scores={"reward": score}, terminated=True))
     batch = pack(episodes)
@@ -167,11 +170,11 @@ def of_two_ways_it_takes_the_better_and_refines_it() -> Finding:
         with torch.no_grad():
             for weight, learnt in zip(policy.module.slow.parameters(), policy.module.critics.parameters(), strict=True):
                 weight.lerp_(learnt, 0.05)
-    rng, seen = Key.of(4).numpy(), np.zeros((300, 3), np.float32)
+    rng, states = Key.of(4).numpy(), np.zeros((300, 3), np.float32)
     noise = torch.from_numpy(rng.normal(size=(300, 2))).float()
     with torch.no_grad():
-        base = policy.module.actor.flowed(torch.from_numpy(seen), noise)[:, 0].numpy()
-    acted = policy.sample(seen, rng.uniform(1e-6, 1 - 1e-6, (300, policy.draws)), np.ones(300, np.float32))[0][:, 0]
+        base = policy.module.actor.flowed(torch.from_numpy(states), noise)[:, 0].numpy()
+    acted = policy.sample(states, rng.uniform(1e-6, 1 - 1e-6, (300, policy.draws)), np.ones(300, np.float32))[0][:, 0]
     share, near = float((base > 0).mean()), float((np.abs(np.abs(base) - 0.6) < 0.2).mean())
     right = acted > 0
     apart = float(np.abs(acted[right] - 0.75).mean())
@@ -191,7 +194,7 @@ def one_of_two_runs_learns() -> Finding:
     alone = EXPO.but(**{"objective.values.samples": 1, "objective.values.box": 1e-3, "store.noises": 5})
     mine, rival = ([returns(recipe, "two-doors:point", seed, 15) for seed in (0, 1)] for recipe in (EXPO, SAC))
     clone = returns(alone, "two-doors:point", 0, 15)[1]
-    before, after, other = [one[0] for one in mine], [one[1] for one in mine], [one[1] for one in rival]
+    before, after, other = [run[0] for run in mine], [run[1] for run in mine], [run[1] for run in rival]
     held = max(before) < 0.1 and after[0] > 0.9 and after[1] < 0.1 and max(other) < 0.1 and 0.7 < clone < after[0]
     return Finding(held, f"{before} to {after}, sac {other}, clone {clone}")
 

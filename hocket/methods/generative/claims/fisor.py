@@ -65,25 +65,28 @@ def its_losses_are_those_of_the_paper_computed_from_the_weights() -> Finding:
     for seed in range(3):
         policy, batch = policy_of(FISOR, discrete=False, seed=seed), dangerous_rows(seed)
         held, nothing = numbers(batch), np.zeros((batch.decisions, 0))
-        seen, action, later = held["seen"], held["action"], held["following"]
-        state, then = (critics(policy, "state_value", one, nothing)[:, 0] for one in (seen, later))
-        fear, fear_then = (critics(policy, "danger_value", one, nothing)[:, 0] for one in (seen, later))
-        best, worst = critics(policy, "slow", seen, action).min(1), critics(policy, "slow_danger", seen, action).max(1)
+        sights, action, later = held["seen"], held["action"], held["following"]
+        state, then = (critics(policy, "state_value", rows_read, nothing)[:, 0] for rows_read in (sights, later))
+        fear, fear_then = (critics(policy, "danger_value", rows_read, nothing)[:, 0] for rows_read in (sights, later))
+        best, worst = (
+            critics(policy, "slow", sights, action).min(1),
+            critics(policy, "slow_danger", sights, action).max(1),
+        )
         target = held["paid"] + held["goes_on"] * then
         h = np.where(batch.annotations[KIND.name].numpy() == 2, DANGER, -1.0)
         goes_on = held["goes_on"] > 0
         reach = np.where(goes_on, 0.1 * h + 0.9 * np.maximum(h, fear_then), h)  # The rows' discount is 0.9.
         step = np.minimum(torch.special.ndtr(torch.from_numpy(held["noise"][:, 1, 0])).numpy() * STEPS // 1, STEPS - 1)
         left, noise = remaining()[step.astype(int)][:, None], held["noise"][:, 0]
-        miss = predicted(policy, seen, np.sqrt(left) * action + np.sqrt(1 - left) * noise, step) - noise
+        miss = predicted(policy, sights, np.sqrt(left) * action + np.sqrt(1 - left) * noise, step) - noise
         weight = np.where(
             fear > 0,
             np.clip(np.exp(5 * (fear - worst)), 1, 150),
             np.where(worst <= 0, np.minimum(np.exp(3 * (best - state)), 100), 0),
         )
-        quality = ((critics(policy, "danger", seen, action) - reach[:, None]) ** 2).sum(1)
+        quality = ((critics(policy, "danger", sights, action) - reach[:, None]) ** 2).sum(1)
         expected = {
-            "critics": ((critics(policy, "critics", seen, action) - target[:, None]) ** 2).sum(1).mean(),
+            "critics": ((critics(policy, "critics", sights, action) - target[:, None]) ** 2).sum(1).mean(),
             "value": expectile(best - state, 0.9).mean(),
             "feasibility": (quality + expectile(worst - fear, 0.1)).mean(),
             "denoiser": (weight * (miss**2).sum(1)).mean(),
@@ -114,8 +117,10 @@ def weights_are_by_reward_where_it_is_feasible_and_by_safety_elsewhere() -> Find
     cases = torch.tensor([[-1, -1, 0, 1], [-1, -1, 0, -1], [-1, 2, 0, 9], [2, 1.8, 0, -9], [2, 9, 0, 9]])
     values = torch.stack([cases[:, 2], cases[:, 3]], 1)
     blank = torch.zeros(len(cases))
-    now = Evaluation(blank, state_value=values, feasibility=torch.cat([cases[:, :2], torch.zeros(len(cases), 3)], 1))
-    weight = FeasibleImitation().weights(now).double().numpy()
+    evaluation = Evaluation(
+        blank, state_value=values, feasibility=torch.cat([cases[:, :2], torch.zeros(len(cases), 3)], 1)
+    )
+    weight = FeasibleImitation().weights(evaluation).double().numpy()
     expected = np.array([np.exp(3), np.exp(-3), 0.0, np.exp(5 * 0.2), 1.0])
     return below(1e-5, off=float(np.abs(weight / np.maximum(expected, 1) - expected / np.maximum(expected, 1)).max()))
 
@@ -150,11 +155,11 @@ def the_region_is_the_exact_safe_set() -> Finding:
 @claim("What acts is the safest of 16 samples, each denoised by hand in float64 with the authors' steps.", "section 5")
 def what_acts_is_the_safest_of_all_samples() -> Finding:
     policy, rng = policy_of(FISOR, discrete=False, seed=1), Key.of(2).numpy()
-    seen = rng.normal(size=(40, 3)).astype(np.float32)
+    states = rng.normal(size=(40, 3)).astype(np.float32)
     uniforms = rng.uniform(1e-6, 1 - 1e-6, (40, policy.draws))
-    action = policy.sample(seen, uniforms, np.ones(40, np.float32))[0].astype(np.float64)
+    action = policy.sample(states, uniforms, np.ones(40, np.float32))[0].astype(np.float64)
     normals = torch.special.ndtri(torch.from_numpy(uniforms)).numpy().reshape(40, SAMPLES, STEPS, 2)
-    left, wide = remaining(), seen.astype(np.float64)
+    left, wide = remaining(), states.astype(np.float64)
     alpha, danger, off = left / np.append(1.0, left[:-1]), [], []
     for sample in range(SAMPLES):
         x = normals[:, sample, 0]

@@ -78,7 +78,7 @@ class EditedFlow(nn.Module):
         action = self.flowed(repeated, normals[:, :count].flatten(0, 1))
         edit, _ = self.edits(repeated, action).reached(normals[:, count:].flatten(0, 1))
         pair = (action, (action + self.box * edit).clamp(-1.0, 1.0))
-        return torch.cat([one.reshape(len(seen), count, -1) for one in pair], 1)
+        return torch.cat([actions.reshape(len(seen), count, -1) for actions in pair], 1)
 
     def values(self, seen: Tensor, candidates: Tensor) -> Tensor:
         """The smallest slow value of candidates `[B, C, A]`: `[B, C]`."""
