@@ -350,6 +350,8 @@ class Quantity(enum.StrEnum):
     STATE_VALUE = "state_value"
     CONSERVATIVE = "conservative"
     DYNAMICS = "dynamics"
+    DENOISING = "denoising"
+    FEASIBILITY = "feasibility"
 
 
 COMPARED = frozenset({Quantity.KL_EXACT, Quantity.DIVERGENCE})
@@ -372,7 +374,9 @@ class Evaluation:
     at an action drawn anew, whose gradient reaches the actor alone; `temperature` `[T]` the loss of the temperature.
     `state_value` `[T, 2]` is V of the state, and the smallest slow Q of the recorded action, without gradient.
     `conservative` `[T, K]` is the soft maximum of Q over actions, less Q of the recorded one. `dynamics` `[T, K]` is
-    -log p of what followed and was paid, by each of K models that learn from the row, 0 by others.
+    -log p of what followed and was paid, by each of K models that learn from the row, 0 by others. `denoising` `[T]` is
+    the squared error of a denoiser at the recorded action, summed over its dimensions. `feasibility` `[T, 3 + K]` is
+    the danger of the state, of the recorded action and what it should be, both without gradient, and by K critics.
     """
 
     logp: Tensor
@@ -390,6 +394,8 @@ class Evaluation:
     state_value: Tensor | None = None
     conservative: Tensor | None = None
     dynamics: Tensor | None = None
+    denoising: Tensor | None = None
+    feasibility: Tensor | None = None
 
     def get(self, quantity: Quantity) -> Tensor:
         """The tensor of one quantity; raises `ValueError` when it was not evaluated."""

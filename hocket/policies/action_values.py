@@ -23,7 +23,7 @@ from hocket.core.keys import Key
 from hocket.core.stored_rows import ALLOWED_THEN, FOLLOWING, GOES_ON, NOISE, PAID
 from hocket.policies.control_heads import NEVER, DiagonalGaussian, Head
 from hocket.policies.control_networks import ACTIVATIONS
-from hocket.policies.control_parts import ControlPart, EvaluatedRows, Links, PartHost
+from hocket.policies.control_parts import ActionForm, ControlPart, EvaluatedRows, Links, PartHost
 from hocket.policies.value_heads import Greedy, NoisyAction, SquashedGaussian, UniformBox
 from hocket.types import Quantity
 
@@ -259,14 +259,15 @@ class VectorValues(ValuePart):
     def begin(self, host: PartHost) -> None:
         self._check(host, discrete=False)
         host.module.log_std = None
-        host.action_form = self._form(host)
-        host.remake_actor()
         sizes = (host.observations + host.actions, *host.hidden, 1)
         made = Critics(self.ensemble, sizes, activation=host.network.activation, key=host.key.derive("critics"))
         host.module.critics = made
         host.module.slow = slow_copy(made)
+        host.action_form = self._form(host)
+        host.remake_actor()
 
-    def _form(self, host: PartHost) -> _Vectors:
+    def _form(self, host: PartHost) -> ActionForm:
+        """The form of actions; the critics are there."""
         raise NotImplementedError
 
     def config(self, host: PartHost) -> Mapping[str, Any]:

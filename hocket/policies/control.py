@@ -133,6 +133,11 @@ class ControlPolicy:
         self._module.actor = self._actor()
 
     @property
+    def densities(self) -> bool:
+        """Whether actions have log-probs; those that a critic chose among samples have none."""
+        return getattr(self.action_form, "densities", True)
+
+    @property
     def recurrent(self) -> bool:
         """Whether what it decides depends on what was seen before."""
         return self.network.remembers or any(part.recurrent for part in self.attached)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -106,6 +107,43 @@ class NoisyAction(DiagonalGaussian):
         """With noise of this standard deviation."""
         mean = torch.tanh(outputs)
         return cls(mean, torch.full_like(mean, math.log(noise)))
+
+
+@dataclass(frozen=True)
+class ChosenCandidate:
+    """The best of several samples, as a critic finds them: a distribution without a density, whose log-probs are 0.
+
+    Attributes:
+        usual: the standard normals of greedy play, `[D]`. choose: the actions `[B, A]` for normals `[B, D]`. rows: B.
+    """
+
+    usual: Tensor
+    choose: Callable[[Tensor], Tensor]
+    rows: int
+
+    def tempered(self, temperature: Tensor) -> ChosenCandidate:
+        return self
+
+    def logp(self, action: Tensor) -> Tensor:
+        return torch.zeros_like(action[:, 0])
+
+    def entropy(self) -> Tensor:
+        raise ConfigurationError(
+            "actions that a critic chose among samples have no density, and so no entropy; drop the entropy bonus"
+        )
+
+    def kl(self, other: ChosenCandidate) -> Tensor:
+        raise ConfigurationError(
+            "actions that a critic chose among samples have no density, and so no KL; drop the KL term"
+        )
+
+    def mode(self) -> Tensor:
+        """The best of samples whose noise is the same in every state."""
+        return self.choose(self.usual.expand(self.rows, -1))
+
+    def draw(self, uniforms: Tensor) -> Tensor:
+        normals: Tensor = torch.special.ndtri(uniforms.double())
+        return self.choose(normals.float())
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,8 @@ def with_credit(batch: Batch, credited: Batch, policy: str) -> Batch:
 def _own(batch: Batch, reads: frozenset[Column], policy: Policy, decisions: Tensor, *, later: bool) -> Batch:
     """The columns that one pass of the policy provides."""
     unknown = decisions[~batch.logp["behaviour"].present[decisions]]
+    if not getattr(policy, "densities", True):
+        unknown = unknown[:0]
     needs = {Quantity.VALUE} if Column.VALUE in reads else set()
     if Column.ENTROPY in reads:
         needs.add(Quantity.ENTROPY)

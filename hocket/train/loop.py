@@ -84,6 +84,12 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
             parts.lead.memory = {**parts.lead.memory, "rollout": memory}
         else:
             experience = await rollout.collect(assignments, **arguments)
+    without_density = {
+        name for name, learner in parts.learners.items() if not getattr(learner.policy, "densities", True)
+    }
+    for turn in (turn for trajectory in experience.trajectories for turn in trajectory.turns):
+        if turn.policy in without_density:
+            turn.logp = None
     if parts.judge is not None:
         experience = replace(experience, metrics={**experience.metrics, **judging.metrics()})
     return experience, [*problems, *judging.problems]
