@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -89,6 +90,26 @@ def paths_are_those_of_least_snap() -> Finding:
     return Finding(off < 1e-6, say(off=off))
 
 
+def _along(points: Array, times: Array) -> Callable[[float], list[Array]]:
+    """Place, velocity, acceleration, jerk and snap of one plan at a time, `[2]` each."""
+    coefficient, ends = coefficients(points, times), times[0].cumsum()
+
+    def along(now: float) -> list[Array]:
+        leg = min(int((now >= ends).sum()), 2)
+        share = (now - (ends[leg] - times[0, leg])) / times[0, leg]
+        return [part[0, 0] for part in sampled(coefficient, times, np.array([[leg]]), np.array([[share]]))]
+
+    return along
+
+
+def _lifted(moved: list[Array], state: Array) -> Array:
+    """How a quadrotor's place, speed, angle and turning change whose rotors lift what an ideal flight asks of them."""
+    thrust, _, _, turning = attitude(*moved[2:])
+    left, right = rotors(thrust, turning)
+    x, z = -np.sin(state[4]) * (left + right), np.cos(state[4]) * (left + right) - 9.81
+    return np.array([state[2], state[3], x, z, state[5], 20.0 * (right - left)])
+
+
 @claim(
     "Without drag and lag a quadrotor whose rotors lift what `ideal` asks of them follows the path, by another "
     "integrator, to a hundredth of a millimetre."
@@ -98,25 +119,13 @@ def the_ideal_flight_follows_its_path() -> Finding:
     off = 0.0
     for number in range(3):
         one, legs = points[[number]], times[[number]]
-        coefficient, ends = coefficients(one, legs), legs[0].cumsum()
-
-        def along(now: float) -> list[Array]:
-            leg = min(int((now >= ends).sum()), 2)
-            share = (now - (ends[leg] - legs[0, leg])) / legs[0, leg]  # noqa: B023
-            return [part[0, 0] for part in sampled(coefficient, legs, np.array([[leg]]), np.array([[share]]))]  # noqa: B023
-
-        def change(now: float, state: Array) -> Array:
-            thrust, _, _, turning = attitude(*along(now)[2:])
-            left, right = rotors(thrust, turning)
-            x, z = -np.sin(state[4]) * (left + right), np.cos(state[4]) * (left + right) - 9.81
-            return np.array([state[2], state[3], x, z, state[5], 20.0 * (right - left)])
-
+        along = _along(one, legs)
         begin = along(0.0)
         _, angle, turn, _ = attitude(*begin[2:])
         state = np.array([*begin[0], *begin[1], angle, turn])
-        for leg, end in enumerate(ends):  # Snap jumps at waypoints, and no step may cross one.
+        for leg, end in enumerate(legs[0].cumsum()):  # Snap jumps at waypoints, and no step may cross one.
             span = (end - legs[0, leg], end - 1e-9)
-            path = solve_ivp(change, span, state, rtol=1e-10, atol=1e-12)
+            path = solve_ivp(lambda now, state: _lifted(along(now), state), span, state, rtol=1e-10, atol=1e-12)  # noqa: B023
             state = path.y[:, -1]
             off = max(off, float(np.abs(state[:2] - one[0, leg + 1]).max()))
     return Finding(off < 1e-5, say(off=off))
@@ -154,11 +163,11 @@ def _by_hand(points: Array, times: Array) -> float:
 
 
 @claim(
-    "A dear flight is that of one quadrotor, moment by moment in plain words. Both levels agree on four of five plans; "
+    "A dear flight is that of one quadrotor, moment by moment in plain words. Both levels agree on nine of ten plans; "
     "slower by half, nearly all can be flown."
 )
 def a_flight_is_that_of_one_quadrotor() -> Finding:
-    points, first, factors = _plans("flown", 300)
+    points, first, factors = _plans("flown", 200)
     times, few = first * factors, slice(12)
     worst = np.array([_by_hand(*plan) for plan in zip(points[few], times[few], strict=True)])
     near = worst < 1  # A flight that tumbles depends on the last digit.
@@ -166,7 +175,7 @@ def a_flight_is_that_of_one_quadrotor() -> Finding:
     same = flown(points[few], times[few]) == (worst <= 0.08)
     agree = float((flown(points, times) == ideal(points, times)).mean())
     slow = float(flown(points[:100], 1.5 * first[:100]).mean())
-    holds = off < 1e-6 and bool(same.all()) and 0.75 < agree < 0.95 and slow > 0.95
+    holds = off < 1e-6 and bool(same.all()) and 0.85 < agree < 0.95 and slow > 0.95
     return Finding(holds, say(off=off, agree=agree, slower=slow))
 
 
@@ -256,13 +265,13 @@ def _area(value: Array, flies: Array) -> float:
 
 @claim(
     "Of 300 unseen plans the linked estimator with 30 flights and 400 cheap evaluations tells what flies as well as "
-    "one with 90 flights alone, and better than one with 30 (mean over 4 draws)."
+    "one with 90 flights alone, and better than one with 30 (mean over 2 draws)."
 )
 def cheap_evaluations_are_worth_two_thirds_of_the_flights() -> Finding:
     areas = dict[str, list[float]]()
     points, first, factors = _plans("unseen", 300)
     read, flies = features(points, factors), flown(points, first * factors)
-    for number in range(4):
+    for number in range(2):
         points, first, factors = _plans(f"known {number}", 400, 10_001 + 1000 * number)
         known, times = features(points, factors), first * factors
         for cheap, dear in ((400, 30), (0, 30), (0, 90)):
@@ -287,26 +296,32 @@ def _planned(parts: RunContext, points: Array, times: Array) -> Array:
     return np.asarray(times * stretched(np.asarray(actions, np.float64)), np.float64)
 
 
+def _slowed(points: Array, first: Array, success: float) -> float:
+    """The least factor, in steps of .04, with which as many plans of least snap can be flown; infinite without any."""
+    scales = (float(scale) for scale in np.arange(0.88, 1.4, 0.04))
+    return next((scale for scale in scales if flown(points, scale * first).mean() >= success), math.inf)
+
+
 def _earned(flies: Array, times: Array, first: Array) -> Array:
     return np.asarray(flies * (1 + np.minimum(1 - times.sum(1) / first.sum(1), 0.2) / 0.2), np.float64)
 
 
 @claim(
-    "As shipped, after 30 steps with 76 flights, unseen plans earn more than at first, beyond two standard errors; at "
-    "as many flights an estimator of flights alone leaves them below that, and below plans of least snap. Least snap, "
-    "slowed until as many can be flown, takes longer (2 seeds).",
+    "As shipped, after 24 steps with 64 flights, unseen plans earn more than at first, beyond two standard errors; at "
+    "as many flights they earn less by an estimator of flights alone. Least snap, slowed until as many can be flown, "
+    "takes longer (2 seeds).",
     slow=True,
     learns=True,
 )
 def two_levels_earn_more_than_one_at_as_many_flights() -> Finding:
-    points, first, _ = _plans("learnt", 400)
+    points, first, _ = _plans("learnt", 200)
     earned, success, shorter = dict[str, list[float]](), list[float](), list[float]()
     holds, begin = True, _earned(flown(points, first), first, first)
     for seed in range(2):
         for name, settings in (("linked", {}), ("flights alone", {"cheap": 0, "first": [0, 16]})):
             parts = _begun(seed, **settings)
             before = _planned(parts, points, first)
-            for step in range(1, 31):
+            for step in range(1, 25):
                 run_async(train_step(parts, step))
             times = _planned(parts, points, first)
             flies = flown(points, times)
@@ -315,13 +330,9 @@ def two_levels_earn_more_than_one_at_as_many_flights() -> Finding:
             if name == "linked":
                 gain = now - _earned(flown(points, before), before, first)
                 holds &= bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
-                slowed = next(
-                    scale for scale in np.arange(0.8, 1.6, 0.01) if flown(points, scale * first).mean() >= flies.mean()
-                )
                 success.append(float(flies.mean()))
-                shorter.append(float(times.sum() / (slowed * first).sum()))
+                shorter.append(float(times.sum() / first.sum() / _slowed(points, first, success[-1])))
     holds &= min(earned["linked"]) > max(*earned["flights alone"], float(begin.mean())) and max(shorter) < 1
-    holds &= max(earned["flights alone"]) < float(begin.mean())
     return Finding(holds, say(**earned, least_snap=float(begin.mean()), success=success, time_over_least_snap=shorter))
 
 

@@ -3,8 +3,8 @@
     f_high(x) = rho f_low(x) + delta(x),   P(flies | x) = Phi(f_high(x)),
 
 with f_low and delta Gaussian processes (Kennedy and O'Hagan 2000), and each evaluation a sign whose likelihood is
-probit. The posterior is Laplace's approximation (Rasmussen and Williams 2006, algorithms 3.1 and 3.2). The authors' code
-has a deep process on features of a network, fitted variationally; kernels and scales are chosen here.
+probit. The posterior is Laplace's approximation (Rasmussen and Williams 2006, algorithms 3.1 and 3.2). The authors'
+code has a deep process on features of a network, fitted variationally; kernels and scales are chosen here.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ boundary, by -|m| / v, are evaluated, `cheap` of them without drag and `dear` of
 `hocket.methods.applications.mfrl_quadrotor.estimator` links both levels.
 
 Reward, acquisition and fixed numbers of evaluations by level are those of the authors' code. Its policy is a network
-over sequences that also weighs snap, its estimator a deep Gaussian process, and its flights are of a quadrotor in space,
-begun at speed; here plans of three legs in a vertical plane begin and end at rest.
+over sequences that also weighs snap, its estimator a deep Gaussian process, and its flights are of a quadrotor in
+space, begun at speed; here plans of three legs in a vertical plane begin and end at rest.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ MFRL_QUADROTOR = PPO.but(
         "evaluations": "128 and 16 before the first step, 16 and 2 in each",
         "estimator": "a process with rho = 1 and fixed kernels, by Laplace's approximation; the authors' is deep",
         "plan": "a factor of the time of each of 3 legs; the weights of snap are not chosen",
-        "T_0": "1.1 times that of an ideal flight, which lets three of four plans of least snap be flown",
+        "T_0": "1.15 times that of an ideal flight, with which nine of ten plans of least snap can be flown",
         "world": "a quadrotor in a vertical plane, begun at rest, stands in for one in space that plans anew in flight",
     },
     task="flights",

@@ -35,7 +35,7 @@ SHARES = np.array([row for row in itertools.product(range(2, 15), repeat=LEGS) i
 
 
 def of_least_snap(points: Array) -> Array:
-    """The times `[B, LEGS]` of least snap for waypoints `[B, LEGS + 1, 2]`, `MARGIN` above what ideally can be flown."""
+    """The times of least snap `[B, LEGS]` for waypoints `[B, LEGS + 1, 2]`, at `MARGIN` times the least ideal ones."""
     snap = [solved(points, np.tile(shares, (len(points), 1)))[1] for shares in SHARES]
     times = SHARES[np.argmin(snap, 0)]
     return np.asarray(times * (MARGIN * least_scale(points, times))[:, None], np.float64)
