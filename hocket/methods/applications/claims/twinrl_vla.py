@@ -155,8 +155,10 @@ def a_persons_decisions_are_imitated() -> Finding:
     forced = batch.forced.numpy()
     seen = np.concatenate([np.asarray(one, np.float32) for one in batch.observation])
     late = LENGTH * seen[:, 2] - Reach().needs(seen) < 2
-    credit = TaughtToo()
-    occurrences, plain = credit(batch), credit.of(batch)
+    # As it comes from the rollout: what is forced has no weight.
+    given, credit = batch.occurrences, TaughtToo()
+    raw = batch.but(occurrences=replace(given, weight=(~batch.forced[given.decision]).to(given.weight.dtype)))
+    occurrences, plain = credit(raw), credit.of(raw)
     count = len(occurrences.decision)
     logp = torch.linspace(-3, 1, batch.decisions, dtype=torch.float64, requires_grad=True)
     credited = batch.but(occurrences=occurrences)
@@ -168,7 +170,7 @@ def a_persons_decisions_are_imitated() -> Finding:
     own = float((occurrences.advantage - plain.advantage).abs().max()) + float(
         occurrences.advantage[taught].abs().max()
     )
-    whole = bool((occurrences.weight == 1).all()) and bool((plain.weight.numpy() == ~taught).all())
+    whole = bool((occurrences.weight == 1).all()) and bool((given.weight == 1).all())
     holds = off < 1e-9 and own == 0 and whole and np.array_equal(forced, late) and 0 < forced.mean() < 1
     return Finding(holds, say(off=off, taught=float(forced.mean())))
 
