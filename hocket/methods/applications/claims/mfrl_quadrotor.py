@@ -50,17 +50,17 @@ def _polynomials(points: Array, times: Array) -> Array:
     """The 24 coefficients `[3, 8, 2]` of least snap in seconds, by one system with a multiplier for each condition."""
 
     def row(leg: int, at: float, derivative: int) -> Array:
-        whole = np.zeros(24)
+        system = np.zeros(24)
         for power in range(derivative, 8):
-            whole[8 * leg + power] = math.perm(power, derivative) * at ** (power - derivative)
-        return whole
+            system[8 * leg + power] = math.perm(power, derivative) * at ** (power - derivative)
+        return system
 
     form = np.zeros((24, 24))
     for leg, long in enumerate(times):
-        for one in range(4, 8):
+        for item in range(4, 8):
             for other in range(4, 8):
-                scale = math.perm(one, 4) * math.perm(other, 4) / (one + other - 7)
-                form[8 * leg + one, 8 * leg + other] = scale * long ** (one + other - 7)
+                scale = math.perm(item, 4) * math.perm(other, 4) / (item + other - 7)
+                form[8 * leg + item, 8 * leg + other] = scale * long ** (item + other - 7)
     rows, wanted = list[Array](), list[Array]()
     for leg in range(3):
         rows += [row(leg, 0, 0), row(leg, times[leg], 0)]
@@ -70,9 +70,9 @@ def _polynomials(points: Array, times: Array) -> Array:
         rows += [row(leg, times[leg], derivative) - row(leg + 1, 0, derivative) for leg in range(2)]
         wanted += [np.zeros(2)] * 4
     matrix = np.stack(rows)
-    whole = np.block([[2 * form, matrix.T], [matrix, np.zeros((len(rows), len(rows)))]])
+    system = np.block([[2 * form, matrix.T], [matrix, np.zeros((len(rows), len(rows)))]])
     right = np.concatenate([np.zeros((24, 2)), np.stack(wanted)])
-    return np.asarray(np.linalg.lstsq(whole, right, rcond=None)[0][:24].reshape(3, 8, 2), np.float64)
+    return np.asarray(np.linalg.lstsq(system, right, rcond=None)[0][:24].reshape(3, 8, 2), np.float64)
 
 
 @claim("Paths are those of least snap: the polynomials of a quadratic programme with a multiplier for each condition.")
@@ -94,9 +94,9 @@ def _along(points: Array, times: Array) -> Callable[[float], list[Array]]:
     """Place, velocity, acceleration, jerk and snap of one plan at a time, `[2]` each."""
     coefficient, ends = coefficients(points, times), times[0].cumsum()
 
-    def along(now: float) -> list[Array]:
-        leg = min(int((now >= ends).sum()), 2)
-        share = (now - (ends[leg] - times[0, leg])) / times[0, leg]
+    def along(moment: float) -> list[Array]:
+        leg = min(int((moment >= ends).sum()), 2)
+        share = (moment - (ends[leg] - times[0, leg])) / times[0, leg]
         return [part[0, 0] for part in sampled(coefficient, times, np.array([[leg]]), np.array([[share]]))]
 
     return along
@@ -118,16 +118,16 @@ def the_ideal_flight_follows_its_path() -> Finding:
     points, times, _ = _plans("ideal", 3)
     off = 0.0
     for number in range(3):
-        one, legs = points[[number]], times[[number]]
-        along = _along(one, legs)
+        item, legs = points[[number]], times[[number]]
+        along = _along(item, legs)
         begin = along(0.0)
         _, angle, turn, _ = attitude(*begin[2:])
         state = np.array([*begin[0], *begin[1], angle, turn])
         for leg, end in enumerate(legs[0].cumsum()):  # Snap jumps at waypoints, and no step may cross one.
             span = (end - legs[0, leg], end - 1e-9)
-            path = solve_ivp(lambda now, state: _lifted(along(now), state), span, state, rtol=1e-10, atol=1e-12)  # noqa: B023
+            path = solve_ivp(lambda moment, state: _lifted(along(moment), state), span, state, rtol=1e-10, atol=1e-12)  # noqa: B023
             state = path.y[:, -1]
-            off = max(off, float(np.abs(state[:2] - one[0, leg + 1]).max()))
+            off = max(off, float(np.abs(state[:2] - item[0, leg + 1]).max()))
     return Finding(off < 1e-5, say(off=off))
 
 
@@ -137,20 +137,20 @@ def _by_hand(points: Array, times: Array) -> float:
     x, z, angle, turn, left, right, worst = *points[0], 0.0, 0.0, 9.81 / 2, 9.81 / 2, 0.0
     fast, rising = 0.0, 0.0
     for number in range(math.ceil(ends[-1] / 0.01)):
-        now = number * 0.01
-        leg = min(int((now >= ends).sum()), 2)
-        share = (now - (ends[leg] - times[leg])) / times[leg]
+        moment = number * 0.01
+        leg = min(int((moment >= ends).sum()), 2)
+        share = (moment - (ends[leg] - times[leg])) / times[leg]
         parts = [part[0, 0] for part in sampled(coefficient, times[None], np.array([[leg]]), np.array([[share]]))]
         (px, pz), (vx, vz), (ax, az), (jx, jz), (sx, sz) = (tuple(part) for part in parts)
         worst = max(worst, math.hypot(x - px, z - pz))
         wx = ax + 25 * (px - x) + 9 * (vx - fast)
         wz = az + 25 * (pz - z) + 9 * (vz - rising) + 9.81
         size = ax**2 + (az + 9.81) ** 2
-        asked = (ax * jz - (az + 9.81) * jx) / size
-        more = (ax * sz - (az + 9.81) * sx) / size - 2 * asked * (ax * jx + (az + 9.81) * jz) / size
+        rate = (ax * jz - (az + 9.81) * jx) / size
+        more = (ax * sz - (az + 9.81) * sx) / size - 2 * rate * (ax * jx + (az + 9.81) * jz) / size
         off = math.remainder(math.atan2(-wx, wz) - angle, 2 * math.pi)
         thrust = -wx * math.sin(angle) + wz * math.cos(angle)
-        push = (more + 400 * off + 40 * (asked - turn)) / 20
+        push = (more + 400 * off + 40 * (rate - turn)) / 20
         share = 1 - math.exp(-0.01 / 0.05)
         left += share * (min(max((thrust - push) / 2, 0), 11) - left)
         right += share * (min(max((thrust + push) / 2, 0), 11) - right)
@@ -182,8 +182,8 @@ def a_flight_is_that_of_one_quadrotor() -> Finding:
 @claim("The prior of both levels is that of f_high = rho f_low + delta: blocks of two processes, put together.")
 def the_prior_links_both_levels() -> Finding:
     rows, link = KEY.derive("rows").numpy().normal(size=(6, 9)), Link(rho=0.7)
-    apart = np.array([[((one - other) ** 2).sum() for other in rows] for one in rows])
-    linear = np.array([[one[6:] @ other[6:] for other in rows] for one in rows])
+    apart = np.array([[((item - other) ** 2).sum() for other in rows] for item in rows])
+    linear = np.array([[item[6:] @ other[6:] for other in rows] for item in rows])
     low = 1 + 16 * linear + 16 * np.exp(-apart / 8)
     delta = np.exp(-apart / 18)
     mixed = np.block([[np.eye(6), np.zeros((6, 6))], [0.7 * np.eye(6), np.eye(6)]])
@@ -199,35 +199,35 @@ def the_prior_links_both_levels() -> Finding:
 )
 def the_posterior_is_laplaces() -> Finding:
     draw, link = KEY.derive("posterior").numpy(), Link()
-    rows, asked = draw.normal(size=(14, 9)), draw.normal(size=(5, 9))
+    rows, queried = draw.normal(size=(14, 9)), draw.normal(size=(5, 9))
     level, flies = draw.integers(0, 2, 14), draw.random(14) < 0.5
     prior, sign = link(rows, level, rows, level), np.where(flies, 1.0, -1.0)
     root = np.linalg.cholesky(prior)
-    found = minimize(
+    mode_search = minimize(
         lambda white: -norm.logcdf(sign * (root @ white)).sum() + white @ white / 2, np.zeros(14), tol=1e-12
     )
-    mode, step = root @ found.x, 1e-4
+    mode, step = root @ mode_search.x, 1e-4
     slope = (norm.logcdf(sign * (mode + step)) - norm.logcdf(sign * (mode - step))) / (2 * step)
     second = norm.logcdf(sign * (mode + step)) + norm.logcdf(sign * (mode - step)) - 2 * norm.logcdf(sign * mode)
     estimator, high = Estimator(rows, level, flies), np.full(5, HIGH)
-    across, off = link(rows, level, asked, high), 0.0
+    across, off = link(rows, level, queried, high), 0.0
     inverse = np.linalg.inv(prior + np.diag(-(step**2) / second))
-    variance = np.diag(link(asked, high, asked, high) - across.T @ inverse @ across)
-    mean, spread = estimator.values(asked)
+    variance = np.diag(link(queried, high, queried, high) - across.T @ inverse @ across)
+    mean, spread = estimator.values(queried)
     off = max(float(np.abs(mean - across.T @ slope).max()), float(np.abs(spread / variance - 1).max()))
     for number in range(5):
         centre, deviating = mean[number], math.sqrt(spread[number])
         chance, _ = quad(lambda z: norm.cdf(centre + deviating * z) * norm.pdf(z), -9, 9)  # noqa: B023
-        off = max(off, abs(chance - float(estimator.chance(asked)[number])))
-    doubt = float(np.abs(estimator.doubt(asked) + np.abs(mean) / variance).max())
+        off = max(off, abs(chance - float(estimator.chance(queried)[number])))
+    doubt = float(np.abs(estimator.doubt(queried) + np.abs(mean) / variance).max())
     return Finding(off < 1e-3 and doubt < 1e-2, say(off=off, doubt=doubt))
 
 
 def _begun(seed: int = 0, **settings: Any) -> RunContext:
     """A run as `hocket train` configures it; `settings` are of the hook."""
     task = tasks.find("flights")
-    given = {"seed": seed, **{f"hooks.0.{name}": value for name, value in settings.items()}}
-    return build_parts(configured(MFRL_QUADROTOR, "flights", task, given), task)
+    changed = {"seed": seed, **{f"hooks.0.{name}": value for name, value in settings.items()}}
+    return build_parts(configured(MFRL_QUADROTOR, "flights", task, changed), task)
 
 
 @claim(
@@ -243,7 +243,7 @@ def a_step_pays_the_estimate_and_evaluates_what_is_in_doubt() -> Finding:
     known = Estimator(after.features[:144], after.level[:144], after.flies[:144])
     points, first, factors = plans_of(played)
     read, saved = features(points, factors), 1 - (first * factors).sum(1) / first.sum(1)
-    paid = np.array([float(np.sum(np.asarray(one.scores["reward"].value))) for one in played])
+    paid = np.array([float(np.sum(np.asarray(item.scores["reward"].value))) for item in played])
     off = float(np.abs(paid - known.chance(read) * (0.2 + np.minimum(saved, 0.2)) / 0.2).max())
     wrong, place = 0, 144
     for level, count, flies in ((LOW, 16, ideal), (HIGH, 2, flown)):
@@ -251,9 +251,9 @@ def a_step_pays_the_estimate_and_evaluates_what_is_in_doubt() -> Finding:
         chosen = np.argsort(np.abs(mean) / variance)[:count]
         new = slice(place, place + count)
         wrong += int((np.sort(after.features[new], 0) != np.sort(read[chosen], 0)).sum())
-        told = {row.tobytes(): fly for row, fly in zip(after.features[new], after.flies[new], strict=True)}
+        labels = {row.tobytes(): fly for row, fly in zip(after.features[new], after.flies[new], strict=True)}
         truth = flies(points[chosen], (first * factors)[chosen])
-        wrong += sum(told[row.tobytes()] != fly for row, fly in zip(read[chosen], truth, strict=True))
+        wrong += sum(labels[row.tobytes()] != fly for row, fly in zip(read[chosen], truth, strict=True))
         place += count
     return Finding(off < 1e-5 and wrong == 0 and place == len(after.level), say(off=off, wrong=wrong))
 
@@ -325,10 +325,10 @@ def two_levels_earn_more_than_one_at_as_many_flights() -> Finding:
                 run_async(train_step(parts, step))
             times = _planned(parts, points, first)
             flies = flown(points, times)
-            now = _earned(flies, times, first)
-            earned.setdefault(name, []).append(float(now.mean()))
+            later = _earned(flies, times, first)
+            earned.setdefault(name, []).append(float(later.mean()))
             if name == "linked":
-                gain = now - _earned(flown(points, before), before, first)
+                gain = later - _earned(flown(points, before), before, first)
                 holds &= bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
                 success.append(float(flies.mean()))
                 shorter.append(float(times.sum() / first.sum() / _slowed(points, first, success[-1])))

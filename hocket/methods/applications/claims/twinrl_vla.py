@@ -40,8 +40,8 @@ BELOW = Starts(tuple(float(cell // CELLS[0] < CELLS[1] // 2) for cell in range(C
 def _begun(seed: int = 0, **settings: Any) -> RunContext:
     """A run as `hocket train` configures it; `settings` are of the hook."""
     task = tasks.find("reach")
-    given = {"seed": seed, **{f"hooks.0.{name}": value for name, value in settings.items()}}
-    return build_parts(configured(TWINRL_VLA, "reach", task, given), task)
+    changed = {"seed": seed, **{f"hooks.0.{name}": value for name, value in settings.items()}}
+    return build_parts(configured(TWINRL_VLA, "reach", task, changed), task)
 
 
 def _success(parts: RunContext, starts: Starts, count: int = 100) -> float:
@@ -111,13 +111,13 @@ def starts_are_those_that_fail_at_times() -> Finding:
     player = replace(joint, world=replace(cast(Reach, joint.world), twin=True), _open=[])
     scenarios = [parts.task.scenario("train", number) for number in range(HOOK.probes)]
     played = run_async(
-        player.play([Assignment(one) for one in scenarios], key=parts.key.derive("probes", HOOK.warm + HOOK.twin + 1))
+        player.play([Assignment(item) for item in scenarios], key=parts.key.derive("probes", HOOK.warm + HOOK.twin + 1))
     )
     counts = np.ones((CELLS[0] * CELLS[1], 2))
-    for one in played:
-        x, y = np.asarray(one.turns[0].observation)[0, :2].astype(float)
+    for item in played:
+        x, y = np.asarray(item.turns[0].observation)[0, :2].astype(float)
         cell = int((x + 0.9) / 0.6 * 4) + 4 * int((y + 0.9) / 1.8 * 12)
-        counts[cell, int(not one.terminated)] += 1
+        counts[cell, int(not item.terminated)] += 1
     wanted = counts.prod(1) / counts.sum(1) ** 2
     off = float(np.abs(np.array(memory["odds"]) - wanted).max() + np.abs(informative(played) - wanted).max())
     odds = KEY.derive("odds").numpy().random(CELLS[0] * CELLS[1])
@@ -154,11 +154,11 @@ def a_persons_decisions_are_imitated() -> Finding:
     batch = run_async(train_step(parts, 1)).batch
     assert batch is not None
     forced = batch.forced.numpy()
-    seen = np.concatenate([np.asarray(one, np.float32) for one in batch.observation])
-    late = LENGTH * seen[:, 2] - Reach().needs(seen) < 2
+    views = np.concatenate([np.asarray(item, np.float32) for item in batch.observation])
+    late = LENGTH * views[:, 2] - Reach().needs(views) < 2
     # As it comes from the rollout: what is forced has no weight.
-    given, credit = batch.occurrences, TaughtToo()
-    raw = batch.but(occurrences=replace(given, weight=(~batch.forced[given.decision]).to(given.weight.dtype)))
+    recorded, credit = batch.occurrences, TaughtToo()
+    raw = batch.but(occurrences=replace(recorded, weight=(~batch.forced[recorded.decision]).to(recorded.weight.dtype)))
     occurrences, plain = credit(raw), credit.of(raw)
     count = len(occurrences.decision)
     logp = torch.linspace(-3, 1, batch.decisions, dtype=torch.float64, requires_grad=True)
@@ -168,11 +168,11 @@ def a_persons_decisions_are_imitated() -> Finding:
     off = abs(float(loss.detach()) + float((logp.detach().numpy() * forced).sum()) / count)
     off = max(off, float(np.abs(gradient.numpy() + forced / count).max()))
     taught = forced[occurrences.decision.numpy()]
-    own = float((occurrences.advantage - plain.advantage).abs().max()) + float(
+    apart = float((occurrences.advantage - plain.advantage).abs().max()) + float(
         occurrences.advantage[taught].abs().max()
     )
-    whole = bool((occurrences.weight == 1).all()) and bool((given.weight == 1).all())
-    holds = off < 1e-9 and own == 0 and whole and np.array_equal(forced, late) and 0 < forced.mean() < 1
+    complete = bool((occurrences.weight == 1).all()) and bool((recorded.weight == 1).all())
+    holds = off < 1e-9 and apart == 0 and complete and np.array_equal(forced, late) and 0 < forced.mean() < 1
     return Finding(holds, say(off=off, taught=float(forced.mean())))
 
 
@@ -185,10 +185,10 @@ def _episodes(seed: int, most: int, **settings: Any) -> float:
     for step in range(1, first + most + 1):
         run_async(train_step(parts, step))
         if step >= first:
-            now = _success(parts, BELOW)
-            if min(before, now) >= 0.9:
+            solved = _success(parts, BELOW)
+            if min(before, solved) >= 0.9:
                 return 32.0 * (step - first)
-            before = now
+            before = solved
     return math.inf
 
 

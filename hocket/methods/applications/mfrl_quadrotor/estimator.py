@@ -87,12 +87,12 @@ class Estimator:
 
     def values(self, features: Array, level: int = HIGH) -> tuple[Array, Array]:
         """Mean and variance of a level's value at features `[M, D]`, `[M]` each."""
-        asked = np.full(len(features), level)
+        queried = np.full(len(features), level)
         slope, root, factor = self._fitted
-        across = self.link(self.features, self.level, features, asked)
-        own = np.array([self.link(row[None], asked[:1], row[None], asked[:1])[0, 0] for row in features])
-        seen = solve_triangular(factor, root[:, None] * across, lower=True)
-        return across.T @ slope, own - (seen**2).sum(0)
+        across = self.link(self.features, self.level, features, queried)
+        before = np.array([self.link(row[None], queried[:1], row[None], queried[:1])[0, 0] for row in features])
+        explained = solve_triangular(factor, root[:, None] * across, lower=True)
+        return across.T @ slope, before - (explained**2).sum(0)
 
     def chance(self, features: Array, level: int = HIGH) -> Array:
         """That plans fly, `[M]`: Phi(m / sqrt(1 + v))."""

@@ -56,16 +56,16 @@ def powers(time: Array, derivative: int) -> Array:
 
 def _ends() -> Array:
     """The coefficients `[ORDER, ORDER]` of a leg of unit time from what is given at its ends."""
-    given = [powers(np.array(float(end)), derivative) for end in (0, 1) for derivative in range(4)]
-    return np.linalg.inv(np.stack(given))
+    conditions = [powers(np.array(float(end)), derivative) for end in (0, 1) for derivative in range(4)]
+    return np.linalg.inv(np.stack(conditions))
 
 
 def _snap() -> Array:
     """The integral of squared snap of a leg of unit time as a form of its coefficients, `[ORDER, ORDER]`."""
     form = np.zeros((ORDER, ORDER))
-    for one in range(4, ORDER):
+    for power in range(4, ORDER):
         for other in range(4, ORDER):
-            form[one, other] = math.perm(one, 4) * math.perm(other, 4) / (one + other - 7)
+            form[power, other] = math.perm(power, 4) * math.perm(other, 4) / (power + other - 7)
     return form
 
 
@@ -76,12 +76,12 @@ SNAP = ENDS.T @ _snap() @ ENDS
 def _forms(times: Array) -> Array:
     """The integral of squared snap as a form `[B, 4 (K + 1), 4 (K + 1)]` of what is given at waypoints."""
     count, legs = times.shape
-    whole = np.zeros((count, 4 * (legs + 1), 4 * (legs + 1)))
+    stacked = np.zeros((count, 4 * (legs + 1), 4 * (legs + 1)))
     for leg in range(legs):
         scale = np.tile(times[:, leg, None] ** np.arange(4), 2)
         part = slice(4 * leg, 4 * leg + 8)
-        whole[:, part, part] += SNAP * scale[:, :, None] * scale[:, None] / times[:, leg, None, None] ** 7
-    return whole
+        stacked[:, part, part] += SNAP * scale[:, :, None] * scale[:, None] / times[:, leg, None, None] ** 7
+    return stacked
 
 
 def _free(legs: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -97,18 +97,18 @@ def solved(points: Array, times: Array) -> tuple[Array, Array]:
     Args:
         points: waypoints `[B, K + 1, 2]`. times: of legs, `[B, K]`.
     """
-    whole, (places, free) = _forms(times), _free(times.shape[1])
-    given = np.zeros((len(points), whole.shape[1], 2))
-    given[:, places] = points
-    given[:, free] = -np.linalg.solve(whole[:, free[:, None], free], whole[:, free[:, None], places] @ points)
-    snap = (given * (whole @ given)).sum((1, 2))
-    return given.reshape(len(points), -1, 4, 2), snap
+    stacked, (places, free) = _forms(times), _free(times.shape[1])
+    conditions = np.zeros((len(points), stacked.shape[1], 2))
+    conditions[:, places] = points
+    conditions[:, free] = -np.linalg.solve(stacked[:, free[:, None], free], stacked[:, free[:, None], places] @ points)
+    snap = (conditions * (stacked @ conditions)).sum((1, 2))
+    return conditions.reshape(len(points), -1, 4, 2), snap
 
 
 def coefficients(points: Array, times: Array) -> Array:
     """Of the polynomials of least snap, in the time of a leg from 0 to 1, `[B, K, ORDER, 2]`."""
-    given, _ = solved(points, times)
-    scaled = given[:, None] * (times[:, :, None] ** np.arange(4))[:, :, None, :, None]
+    conditions, _ = solved(points, times)
+    scaled = conditions[:, None] * (times[:, :, None] ** np.arange(4))[:, :, None, :, None]
     legs = np.arange(times.shape[1])
     ends = np.concatenate([scaled[:, legs, legs], scaled[:, legs, legs + 1]], 2)
     return np.asarray(ENDS @ ends, np.float64)
@@ -179,19 +179,19 @@ def deviation(points: Array, times: Array, step: float = STEP) -> Array:
     angle, turn = np.zeros(count), np.zeros(count)
     lifts, worst = np.full((count, 2), GRAVITY / 2), np.zeros(count)
     for number in range(math.ceil(float(begins[:, -1].max()) / step)):
-        now = np.minimum(number * step, begins[:, -1])
-        leg = np.minimum((now[:, None] >= begins[:, 1:]).sum(1), times.shape[1] - 1)
-        share = np.clip((now - begins[np.arange(count), leg]) / times[np.arange(count), leg], 0, 1)
+        moment = np.minimum(number * step, begins[:, -1])
+        leg = np.minimum((moment[:, None] >= begins[:, 1:]).sum(1), times.shape[1] - 1)
+        share = np.clip((moment - begins[np.arange(count), leg]) / times[np.arange(count), leg], 0, 1)
         wanted = [part[:, 0] for part in sampled(coefficient, times, leg[:, None], share[:, None])]
         flying = number * step < begins[:, -1]
         worst = np.where(flying, np.maximum(worst, np.linalg.norm(place - wanted[0], axis=1)), worst)
         steered = wanted[2] + STIFFNESS * (wanted[0] - place) + DAMPING * (wanted[1] - speed)
         _, aim, _, _ = attitude(steered, wanted[3], wanted[4])
-        _, _, asked, more = attitude(*wanted[2:])
+        _, _, rate, more = attitude(*wanted[2:])
         up = np.stack([-np.sin(angle), np.cos(angle)], 1)
         thrust = (steered * up).sum(1) + GRAVITY * up[:, 1]
         off = (aim - angle + np.pi) % (2 * np.pi) - np.pi
-        command = np.clip(rotors(thrust, more + TURN * off + CALM * (asked - turn)), 0, LIFT)
+        command = np.clip(rotors(thrust, more + TURN * off + CALM * (rate - turn)), 0, LIFT)
         lifts = lifts + (command - lifts) * (1 - math.exp(-step / LAG))
         # Speeds first, then what they change.
         force = lifts.sum(1)[:, None] * up - DRAG * speed

@@ -47,11 +47,11 @@ Plans = tuple[Array, Array, Array]
 def plans_of(trajectories: list[Trajectory]) -> Plans:
     """The plans of episodes of `flights`."""
     turns = [trajectory.turns[0] for trajectory in trajectories]
-    seen = np.concatenate([np.asarray(turn.observation, np.float64) for turn in turns])
-    moves = seen[:, : 2 * LEGS].reshape(-1, LEGS, 2) * ROOM
+    views = np.concatenate([np.asarray(turn.observation, np.float64) for turn in turns])
+    moves = views[:, : 2 * LEGS].reshape(-1, LEGS, 2) * ROOM
     points = np.concatenate([np.zeros((len(moves), 1, 2)), moves.cumsum(1)], 1)
     actions = np.concatenate([np.asarray(turn.action, np.float64) for turn in turns])
-    return points, seen[:, 2 * LEGS :], stretched(actions)
+    return points, views[:, 2 * LEGS :], stretched(actions)
 
 
 def evaluated(estimator: Estimator, plans: Plans, level: int, chosen: slice | np.ndarray[Any, Any]) -> Estimator:
@@ -102,8 +102,8 @@ class EstimatedFlights(Hook):
         actions = run.key.derive("plans").numpy().uniform(-1, 1, (count, LEGS))
         plans = points, of_least_snap(points), stretched(actions)
         estimator = Estimator(np.zeros((0, 3 * LEGS)), np.zeros(0, np.int64), np.zeros(0, bool))
-        for level, asked in enumerate(self.first):
-            estimator = evaluated(estimator, plans, level, slice(asked))
+        for level, amount in enumerate(self.first):
+            estimator = evaluated(estimator, plans, level, slice(amount))
         return {"estimator": estimator}
 
     def seat(self, player: Player, run: HookContext, step: int, memory: Any) -> Player:
@@ -114,12 +114,12 @@ class EstimatedFlights(Hook):
     async def after(self, run: HookContext, step: int, result: StepResult, memory: Any) -> Any:
         estimator: Estimator = memory["estimator"]
         played = [] if result.experience is None else result.experience.trajectories
-        whole = [trajectory for trajectory in played if trajectory.failure is None]
-        if whole:
-            plans, known = plans_of(whole), estimator
+        finished = [trajectory for trajectory in played if trajectory.failure is None]
+        if finished:
+            plans, known = plans_of(finished), estimator
             read = features(plans[0], plans[2])
-            for level, asked in ((LOW, self.cheap), (HIGH, self.dear)):
-                nearest = np.argsort(-known.doubt(read, level), kind="stable")[:asked]
+            for level, amount in ((LOW, self.cheap), (HIGH, self.dear)):
+                nearest = np.argsort(-known.doubt(read, level), kind="stable")[:amount]
                 estimator = evaluated(estimator, plans, level, nearest)
         for name, level in (("cheap", LOW), ("dear", HIGH)):
             result.metrics[f"flights/{name}"] = float((estimator.level == level).sum())
@@ -149,7 +149,7 @@ MFRL_QUADROTOR = PPO.but(
         "estimator": "a process with rho = 1 and fixed kernels, by Laplace's approximation; the authors' is deep",
         "plan": "a factor of the time of each of 3 legs; the weights of snap are not chosen",
         "T_0": "1.15 times that of an ideal flight, with which nine of ten plans of least snap can be flown",
-        "world": "a quadrotor in a vertical plane, begun at rest, stands in for one in space that plans anew in flight",
+        "world": "a quadrotor in a vertical plane, begun at rest, stands in for flights in space, planned anew on the way",
     },
     task="flights",
     hooks=(EstimatedFlights(),),

@@ -85,11 +85,11 @@ class Flights:
     def joint(self) -> int:
         return 0
 
-    def open(self, width: int) -> Planned:
-        return Planned(self, width)
+    def open(self, width: int) -> FlightCopies:
+        return FlightCopies(self, width)
 
 
-class Planned(JointEnvironment):
+class FlightCopies(JointEnvironment):
     """Waypoints `[B, LEGS + 1, 2]` and the times of least snap `[B, LEGS]`, in as many copies."""
 
     def __init__(self, world: Flights, width: int) -> None:

@@ -51,7 +51,7 @@ Takes = Callable[[NDArray[np.float32]], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
-class PersonBeside:
+class GuidedController:
     """A policy, beside which a person of a world acts where `takes` says so."""
 
     policy: JointController
@@ -85,7 +85,7 @@ class PersonBeside:
 
 
 class GuidedPlayer(JointPlayer):
-    """A `JointPlayer` whose policies are a `PersonBeside`; what the person did is recorded as forced."""
+    """A `JointPlayer` whose policies are a `GuidedController`; what the person did is recorded as forced."""
 
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
         trajectories = await super().play(assignments, key=key)
@@ -174,7 +174,7 @@ class TwinFirst(Hook):
         joint = cast(JointPlayer, run.player)
         player = replace(joint, world=replace(cast(Reach, joint.world), twin=True), _open=[])
         scenarios = [run.task.scenario("train", number) for number in range(self.probes)]
-        played = await player.play([Assignment(one) for one in scenarios], key=run.key.derive("probes", step))
+        played = await player.play([Assignment(each) for each in scenarios], key=run.key.derive("probes", step))
         player.close()
         return {"odds": list(informative(played))}
 
@@ -193,7 +193,7 @@ class TwinFirst(Hook):
 
     def _beside(self, joint: JointPlayer, world: Reach, takes: Takes) -> JointPlayer:
         held = {field.name: getattr(joint, field.name) for field in fields(joint)}
-        policies = {name: PersonBeside(policy, world, takes) for name, policy in joint.policies.items()}
+        policies = {name: GuidedController(policy, world, takes) for name, policy in joint.policies.items()}
         return GuidedPlayer(**{**held, "world": world, "policies": policies, "_open": []})
 
     async def after(self, run: HookContext, step: int, result: StepResult, memory: Any) -> Any:
@@ -208,9 +208,9 @@ class TwinFirst(Hook):
 
 def informative(played: Sequence[Trajectory]) -> NDArray[np.float64]:
     """p (1 - p) of every cell of starts, `[N]`, p its share of successes with one more success and one more failure."""
-    begun = np.stack([np.asarray(one.turns[0].observation)[0, :2] for one in played]).astype(np.float64)
+    begun = np.stack([np.asarray(each.turns[0].observation)[0, :2] for each in played]).astype(np.float64)
     count, size = cells(begun), CELLS[0] * CELLS[1]
-    solved = np.array([one.terminated for one in played], np.float64)
+    solved = np.array([each.terminated for each in played], np.float64)
     share = (np.bincount(count, solved, size) + 1) / (np.bincount(count, minlength=size) + 2)
     return np.asarray(share * (1 - share), np.float64)
 

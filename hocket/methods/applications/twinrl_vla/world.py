@@ -73,7 +73,7 @@ class Reach:
     alone.
 
     Attributes:
-        twin: the simulator. In reality moves are turned and shorter, and the gate is higher, which nobody is told.
+        twin: the simulator. In reality moves are turned and shorter, and the gate is higher, unknown to all.
         starts: where episodes begin.
     """
 
