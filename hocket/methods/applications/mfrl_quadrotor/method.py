@@ -149,7 +149,7 @@ MFRL_QUADROTOR = PPO.but(
         "estimator": "a process with rho = 1 and fixed kernels, by Laplace's approximation; the authors' is deep",
         "plan": "a factor of the time of each of 3 legs; the weights of snap are not chosen",
         "T_0": "1.15 times that of an ideal flight, with which nine of ten plans of least snap can be flown",
-        "world": "a quadrotor in a vertical plane, begun at rest, stands in for flights in space, planned anew on the way",
+        "world": "a quadrotor in a vertical plane, begun at rest, stands in for flights in space",
     },
     task="flights",
     hooks=(EstimatedFlights(),),
