@@ -32,6 +32,7 @@ from hocket.methods.agents.gtr.method import Unguided
 from hocket.methods.agents.igpo import GainRelative
 from hocket.methods.applications.compass_latent_search import BestOfGroup
 from hocket.methods.applications.ospo import FleetRelative, StepReward
+from hocket.methods.applications.twinrl_vla.method import TaughtToo
 from hocket.methods.base.tpo import PairsBesideGold
 from hocket.methods.data_and_rollout.ar3po import WithoutReplayed
 from hocket.methods.data_and_rollout.arpo import SharedMean
@@ -127,7 +128,7 @@ NAMED = [*PLAIN, *PAIRING, *WEIGHTS, RunningMean(), RememberedBaseline(), *CORRE
 NAMED += [BoundedImportance(), Counted(), VTrace(), InTurn()]
 # Their laws are claims and tests of their methods.
 NAMED += [TiltedWeights(), BranchExtremes(), ParetoWeights(), InnerGAE(), BestOfGroup(), PairsBesideGold()]
-NAMED += [LabelledPairs()]
+NAMED += [LabelledPairs(), TaughtToo()]
 SHAPING = [OverlongPenalty(8, 4), KLInReward(), MaskTruncated()]
 
 

@@ -1,0 +1,7 @@
+"""mfrl-quadrotor: the method, and what it alone uses (estimator, flight, world)."""
+
+from __future__ import annotations
+
+from hocket.core.rooms import lazy
+
+__getattr__, __dir__ = lazy(__name__)
