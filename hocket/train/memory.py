@@ -49,8 +49,11 @@ OPERATIONS = {"cpu": 5e11, "cuda": 1e14}
 SEEN = 2**28
 """Bytes that the smaller of the two measured batches should take, by the bound: enough to stand out from noise."""
 
-LARGE = 2**22
-"""Bytes from which a freed block is given back, see `return_large_blocks`."""
+LARGE, MEDIUM = 2**22, 2**20
+"""Bytes from which a freed block is given back: of adapted models, and of passes that make activations again.
+
+In such a pass gradients come to be as states go. Kept in the heap, they leave gaps that the next pass does not fit in.
+"""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's mallopt(3)."""
@@ -344,17 +347,17 @@ def return_large_blocks(learners: Iterable[Learner]) -> None:
     """`return_blocks` with a large adapted model, whose backward pass takes blocks larger than those it frees."""
     adapted = [cast("CausalLM", learner.policy) for learner in learners if getattr(learner.policy, "lora", False)]
     if max((weight_count(policy.model) for policy in adapted), default=0) >= WORTH:
-        return_blocks()
+        return_blocks(LARGE)
 
 
-def return_blocks() -> None:
-    """Has freed blocks of `LARGE` bytes or more go back to the system at once, where the C library can do that.
+def return_blocks(least: int = MEDIUM) -> None:
+    """Has freed blocks of `least` bytes or more go back to the system at once, where the C library can do that.
 
     Passes that make activations again, and those of adapters, would use new memory of the heap for every layer.
     """
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
-        for parameter, size in ((M_MMAP_THRESHOLD, LARGE), (M_TRIM_THRESHOLD, 16 * LARGE)):
+        for parameter, size in ((M_MMAP_THRESHOLD, least), (M_TRIM_THRESHOLD, 16 * least)):
             library.mallopt(parameter, size)
 
 

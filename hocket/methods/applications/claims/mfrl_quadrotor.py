@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.integrate import quad, solve_ivp
 from scipy.optimize import minimize
 from scipy.stats import norm
@@ -134,7 +135,7 @@ def the_ideal_flight_follows_its_path() -> Finding:
 def _by_hand(points: Array, times: Array) -> float:
     """How far one flight is off its path at most, moment by moment."""
     coefficient, ends = coefficients(points[None], times[None]), times.cumsum()
-    x, z, angle, turn, left, right, worst = *points[0], 0.0, 0.0, 9.81 / 2, 9.81 / 2, 0.0
+    (x, z), angle, turn, left, right, worst = points[0].tolist(), 0.0, 0.0, 9.81 / 2, 9.81 / 2, 0.0
     fast, rising = 0.0, 0.0
     for number in range(math.ceil(ends[-1] / 0.01)):
         moment = number * 0.01
@@ -258,7 +259,7 @@ def a_step_pays_the_estimate_and_evaluates_what_is_in_doubt() -> Finding:
     return Finding(off < 1e-5 and wrong == 0 and place == len(after.level), say(off=off, wrong=wrong))
 
 
-def _area(value: Array, flies: Array) -> float:
+def _area(value: Array, flies: NDArray[np.bool_]) -> float:
     """Under the curve of hits over false alarms: how often what flies has the higher value."""
     return float((value[flies][:, None] > value[~flies]).mean())
 
@@ -302,7 +303,7 @@ def _slowed(points: Array, first: Array, success: float) -> float:
     return next((scale for scale in scales if flown(points, scale * first).mean() >= success), math.inf)
 
 
-def _earned(flies: Array, times: Array, first: Array) -> Array:
+def _earned(flies: NDArray[np.bool_], times: Array, first: Array) -> Array:
     return np.asarray(flies * (1 + np.minimum(1 - times.sum(1) / first.sum(1), 0.2) / 0.2), np.float64)
 
 

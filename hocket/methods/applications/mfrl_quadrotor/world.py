@@ -52,7 +52,7 @@ def features(points: Array, factors: Array) -> Array:
     return np.concatenate([(np.diff(points, axis=1) / ROOM).reshape(len(points), -1), np.log(factors) / SPAN], 1)
 
 
-def paid(flies: Array, shorter: Array) -> Array:
+def paid(flies: Array | NDArray[np.bool_], shorter: Array) -> Array:
     """P(flies) (0.2 + min(1 - T / T_0, 0.2)), over what the plan of least snap earns, `[B]`."""
     return np.asarray(flies * (BIAS + np.minimum(shorter, BEST)) / BIAS, np.float64)
 
