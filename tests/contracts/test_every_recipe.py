@@ -136,8 +136,11 @@ JOINT = {
     "vgc-bench": "plays matches of control policies",
 }
 """They read what only worlds of several agents tell, and refuse all else in words of their own."""
-BELIEVING = dict.fromkeys(("clam-agent-modelling", "contrabar"), "choose a task such as recall:bandit")
-"""They learn beliefs of their own of what is unknown, which no language model has."""
+BELIEVING = {
+    **dict.fromkeys(("clam-agent-modelling", "contrabar"), "choose a task such as recall:bandit"),
+    "ppo-attention": "such as recall:corridor",
+}
+"""They learn beliefs of their own of what is unknown, or attend to what was seen, which no language model does."""
 IN_TURN = dict.fromkeys((name for name in all_recipes() if name.startswith("l2rlcf")), "reads 'kind' of scenarios")
 """They go from one task to the next, where scenarios say of which they are."""
 WITH_TOOLS = ("tool-star", "tool-star-rl", "tool-star-sft")
