@@ -87,9 +87,9 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
     without_density = {
         name for name, learner in parts.learners.items() if not getattr(learner.policy, "densities", True)
     }
-    for turn in (turn for trajectory in experience.trajectories for turn in trajectory.turns):
-        if turn.policy in without_density:
-            turn.logp = None
+    if without_density:
+        for turn in (turn for trajectory in experience.trajectories for turn in trajectory.turns):
+            turn.logp = None if turn.policy in without_density else turn.logp
     if parts.judge is not None:
         experience = replace(experience, metrics={**experience.metrics, **judging.metrics()})
     return experience, [*problems, *judging.problems]

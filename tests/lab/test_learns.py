@@ -183,6 +183,9 @@ def test_a_run_without_its_parents_is_no_evidence(kept: Path, works: None) -> No
     store(kept, *(run(ROW, 0.6, seed) for seed in (0, 1)))
     assert graded((ROW,), (ROW,), "").grade == "works (formula)"
     assert graded((ROW,), (ROW,), "").why == "not learnt on sums, where grpo has not been run beside it"
+    store(kept, *(replace(each, lessons=40) if each.recipe == ROW else each for each in pair(0.6)))
+    assert graded((ROW,), (ROW,), "").why == "not learnt on sums, where grpo has not been run beside it"
+    store(kept, *(run(ROW, 0.6, seed) for seed in (0, 1)))
     store(kept, *(replace(run("grpo", 0.1, seed), failure="it cannot") for seed in (0, 1)))
     assert graded((ROW,), (ROW,), "").grade == "works"
 

@@ -319,12 +319,16 @@ def standing(runs: Iterable[AtlasRun], rival: Iterable[AtlasRun] = ()) -> Standi
 
 
 def standings(recipe: str, file: Path | None = None) -> dict[str, Standing]:
-    """What the runs of a recipe say by task, beside the recipe that they name; those in `file`, else the library's."""
+    """What the runs of a recipe say by task, beside the recipe that they name; those in `file`, else the library's.
+
+    They are compared with runs that began after as many lessons.
+    """
     by_task = {}
     for task in dict.fromkeys(run.task for run in (runs_of(recipe) if file is None else read(file, recipe))):
         runs = current(recipe, task, file=file)
         rival = next((run.beside for run in runs if run.beside), "")
-        result = standing(runs, current(rival, task, runs[0].steps, file) if rival else ())
+        others = current(rival, task, runs[0].steps, file) if rival else []
+        result = standing(runs, [other for other in others if other.lessons == runs[0].lessons])
         if result is not None:
             by_task[task] = result
     return by_task
