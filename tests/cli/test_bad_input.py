@@ -64,7 +64,7 @@ CASES: dict[str, tuple[str, int, str]] = {
     "zero evaluations": ("train --evaluation.n 0", 2, "evaluation.*at least 1"),
     "zero prompts": ("train --curriculum.prompts 0", 2, "prompts.*at least 1"),
     "zero tokens": ("train --decoding.max_tokens 0", 2, "max_tokens.*at least 1"),
-    "negative temperature": ("train --decoding.temperature -1", 2, "temperature.*above 0"),
+    "negative temperature": ("train --decoding.temperature -1", 2, "temperature.*at least 0"),
     "zero threads": ("train --threads 0", 2, "threads.*at least 1"),
     "objective as credit": ("train objective.yaml", 2, "credit: ClippedSurrogate is an objective, not a credit"),
     "objective as shaping": ("train shaping.yaml", 2, "shaping.0: ClippedSurrogate.*not a shaping"),

@@ -10,7 +10,8 @@ from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.toys.drawn_rows import policy_of
-from hocket.methods.generative.expo_expressive.method import EXPO, OnTheFlyValues
+from hocket.methods.generative.expo_expressive.method import EXPO_EXPRESSIVE as EXPO
+from hocket.methods.generative.expo_expressive.method import OnTheFlyValues
 from hocket.methods.generative.expo_expressive.world import STRIDE, TwoDoors, moved
 from hocket.methods.generative.fisor.method import FISOR, FeasibilityLoss
 from hocket.methods.generative.fisor.world import HazardCourse, HazardPoint, driven, inside

@@ -127,7 +127,9 @@ def run(curriculum: Any, rollout: Any, rows: int) -> RunContext:
     for name, stage in (("curriculum", curriculum), ("rollout", rollout)):
         if isinstance(stage, (RememberingCurriculum, RememberingRollout)):
             memory[name] = stage.init()
-    learner: Any = SimpleNamespace(recipe=recipe, memory=memory, begin_activation_cache=lambda: None, frozen=False)
+    learner: Any = SimpleNamespace(
+        recipe=recipe, memory=memory, begin_activation_cache=lambda: None, frozen=False, policy=SimpleNamespace()
+    )
     player = Draws(open_=isinstance(rollout, PartialRollouts))
     parts = {"learners": {"policy": learner}, "decoding": Decoding(max_tokens=4), "key": Key.of(0), "ledger": Ledger()}
     return RunContext(cast(Any, Rows(rows)), player, [cast(Any, Parity())], **cast(Any, parts))

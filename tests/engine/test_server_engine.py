@@ -63,6 +63,10 @@ def nano(where: Path = BASE, **more: Any) -> CausalLM:
     return CausalLM.from_pretrained(str(where), **{"name": "policy", "key": Key.of(0)} | more)
 
 
+ROUNDED = 3e-5
+"""Nats. A merged adapter and one beside the weights add in another order: 8e-6 to 1.6e-5 apart, by the processor."""
+
+
 def adapted(**more: Any) -> CausalLM:
     """Nano with an adapter of rank 4 that does something."""
     policy = nano(lora=LoraSettings(rank=4, targets=("q_proj", "down_proj")), **more)
@@ -198,12 +202,12 @@ def test_weights_follow_the_policy_once_per_version(tmp_path: Path) -> None:
                 assert sample.version == version
                 assert sample.logp is not None
                 np.testing.assert_allclose(
-                    sample.logp, own_logp(policy, request(policy, 0).tokens, sample.tokens), atol=1e-5
+                    sample.logp, own_logp(policy, request(policy, 0).tokens, sample.tokens), atol=ROUNDED
                 )
             moved(policy)
     handover = ["/pause?mode=wait", "/collective_rpc", "/reset_prefix_cache", "/resume"]
     assert answers.calls == (handover + ["/v1/completions"] * 4) * 2, "one completion is the comparison"
-    assert asking.gap < 1e-5
+    assert asking.gap < ROUNDED
 
 
 def test_a_server_that_keeps_old_weights_is_caught(tmp_path: Path) -> None:
@@ -229,7 +233,7 @@ def test_an_adapter_goes_as_an_adapter(kind: str, tmp_path: Path) -> None:
             assert sample.version == version
             assert sample.logp is not None
             np.testing.assert_allclose(
-                sample.logp, own_logp(policy, request(policy, 0).tokens, sample.tokens), atol=1e-5
+                sample.logp, own_logp(policy, request(policy, 0).tokens, sample.tokens), atol=ROUNDED
             )
             moved(policy)
     path = "/v1/completions" if kind == "vllm-server" else "/generate"
@@ -254,7 +258,7 @@ def test_dora_and_those_who_wish_are_merged(tmp_path: Path) -> None:
         asking = engine(urls, policy, tmp_path, merged=True)
         asking.sample([request(policy, 0)])
     assert "/collective_rpc" in answers.calls
-    assert asking.gap < 1e-5
+    assert asking.gap < ROUNDED
 
 
 def test_weights_are_written_in_the_precision_that_is_served(tmp_path: Path) -> None:
@@ -330,7 +334,7 @@ def test_sglang_is_asked_in_its_own_words(tmp_path: Path) -> None:
         moved(policy)
         (second,) = asking.sample([request(policy, 0)])
     assert (first.version, second.version) == (0, 1)
-    assert asking.gap < 1e-5
+    assert asking.gap < ROUNDED
     handover = ["/pause_generation", "/update_weights_from_disk", "/continue_generation", "/generate", "/generate"]
     assert answers.calls == handover * 2
     asked = answers.bodies["/generate"]

@@ -93,7 +93,7 @@ def test_answers_of_an_evaluation_stand_on_record(tmp_path: Path) -> None:
     lines = [replace(played[0], turns=[Turn("a", "policy", none, none, text="a\u2028b\x85c")])]
     add_answers(tmp_path / "b.jsonl", task, lines, [1.0])
     assert len(read_answers(tmp_path / "b.jsonl")) == 1
-    with pytest.raises(ConfigurationError, match="cannot be told apart"):
+    with pytest.raises(ConfigurationError, match="cannot be compared as texts"):
         add_answers(path, task, played, ())
     with pytest.raises(ConfigurationError, match="cannot be written"):
         add_answers(tmp_path, task, played, [1.0, 0.0])

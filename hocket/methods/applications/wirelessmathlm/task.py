@@ -105,6 +105,5 @@ def from_settings(name: str, settings: Mapping[str, str]) -> Wireless:
 WIRELESS_TASK = TaskForm(
     name="wireless",
     description="closed forms of wireless communications, checked by algebra, e.g. wireless?kind=equation",
-    family="words",
     make=from_settings,
 )

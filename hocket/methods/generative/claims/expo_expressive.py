@@ -15,7 +15,8 @@ from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.toys.drawn_rows import Array, critics, evaluated, numbers, perceptron, policy_of, reached, rows
 from hocket.lab.toys.measured_runs import returns
 from hocket.methods.base.sac import SAC
-from hocket.methods.generative.expo_expressive.method import EXPO, EditedFlow
+from hocket.methods.generative.expo_expressive.method import EXPO_EXPRESSIVE as EXPO
+from hocket.methods.generative.expo_expressive.method import EditedFlow
 from hocket.policies.action_values import Temperature
 from hocket.policies.control import ControlPolicy
 from hocket.rollout.transitions import Transitions

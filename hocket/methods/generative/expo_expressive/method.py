@@ -212,7 +212,7 @@ class ImitationLoss(Objective):
         return Terms(error[occurrences.decision], share, metrics={"actor/imitation": error.detach().mean()})
 
 
-EXPO = SAC.but(
+EXPO_EXPRESSIVE = SAC.but(
     name="expo-expressive",
     title="Expressive policy optimisation: a cloned flow, edited and chosen from by value",
     source="EXPO: Stable Reinforcement Learning with Expressive Policies, Dong et al., arXiv:2507.07986; the authors' "
