@@ -64,7 +64,7 @@ def nano(where: Path = BASE, **more: Any) -> CausalLM:
 
 
 ROUNDED = 3e-5
-"""Nats. A merged adapter and one beside the weights add in another order: 8e-6 to 1.6e-5 apart, by the processor."""
+"""Nats between two ways to apply an adapter: in fp32 one pass alone is up to 2.2e-5 from float64, by the processor."""
 
 
 def adapted(**more: Any) -> CausalLM:
@@ -202,12 +202,12 @@ def test_weights_follow_the_policy_once_per_version(tmp_path: Path) -> None:
                 assert sample.version == version
                 assert sample.logp is not None
                 np.testing.assert_allclose(
-                    sample.logp, own_logp(policy, request(policy, 0).tokens, sample.tokens), atol=ROUNDED
+                    sample.logp, own_logp(policy, request(policy, 0).tokens, sample.tokens), atol=1e-5
                 )
             moved(policy)
     handover = ["/pause?mode=wait", "/collective_rpc", "/reset_prefix_cache", "/resume"]
     assert answers.calls == (handover + ["/v1/completions"] * 4) * 2, "one completion is the comparison"
-    assert asking.gap < ROUNDED
+    assert asking.gap < 1e-5
 
 
 def test_a_server_that_keeps_old_weights_is_caught(tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_sglang_is_asked_in_its_own_words(tmp_path: Path) -> None:
         moved(policy)
         (second,) = asking.sample([request(policy, 0)])
     assert (first.version, second.version) == (0, 1)
-    assert asking.gap < ROUNDED
+    assert asking.gap < 1e-5
     handover = ["/pause_generation", "/update_weights_from_disk", "/continue_generation", "/generate", "/generate"]
     assert answers.calls == handover * 2
     asked = answers.bodies["/generate"]
