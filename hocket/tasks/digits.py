@@ -99,7 +99,8 @@ class Digits(TextTask):
         )
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
-        return {**super().suggest(recipe), "steps": 60, "decoding.max_tokens": 32, "update.lr": 3e-4}
+        settings = {"model": "nano-vlm", "steps": 60, "decoding.max_tokens": 32, "update.lr": 3e-4}
+        return {**super().suggest(recipe), **settings}
 
     def verify(self, text: str, scenario: Scenario) -> float:
         return verify(text, scenario.answer)

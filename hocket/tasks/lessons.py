@@ -289,12 +289,12 @@ class LessonTask(TextTask):
         return float(text.strip() == str(first["content"]).strip())
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
-        length = self.task.suggest(recipe).get("decoding.max_tokens")
+        suggested = self.task.suggest(recipe)
         settings: dict[str, Any] = {"steps": self.lessons.steps, "curriculum.prompts": self.lessons.prompts}
         settings |= {"evaluation.n": 64, "evaluation.every": 0}
         if self.lessons.schedule != "constant":
             settings["update.schedule"] = self.lessons.schedule
-        return settings if length is None else {**settings, "decoding.max_tokens": length}
+        return settings | {key: suggested[key] for key in ("model", "decoding.max_tokens") if key in suggested}
 
 
 def from_name(name: str, settings: Mapping[str, str]) -> LessonTask:

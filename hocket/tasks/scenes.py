@@ -66,6 +66,8 @@ class AnyScenes(TextTask, Generic[SceneT]):
     kinds_of: ClassVar[Sequence[str]]
     longest: ClassVar[int] = 16
     """Tokens of an answer at most."""
+    model: ClassVar[str] = "nano-vlm"
+    """The shipped model that answers them."""
 
     def __init__(self, kinds: Sequence[str] = ()) -> None:
         for kind in kinds:
@@ -124,7 +126,8 @@ class AnyScenes(TextTask, Generic[SceneT]):
         )
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
-        return {**super().suggest(recipe), "steps": 60, "decoding.max_tokens": self.longest, "update.lr": 3e-4}
+        settings = {"model": self.model, "steps": 60, "decoding.max_tokens": self.longest, "update.lr": 3e-4}
+        return {**super().suggest(recipe), **settings}
 
     @property
     def lessons(self) -> Lessons:

@@ -90,6 +90,7 @@ class Tones(AnyScenes[Melody]):
     """
 
     title = "tones"
+    model = "nano-audio"
     kinds_of = tuple(WORDS)
     longest = 32
 

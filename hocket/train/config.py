@@ -26,6 +26,7 @@ from hocket.recipe import Recipe
 from hocket.recipes import find as find_recipe
 from hocket.stages import Task
 from hocket.train.kinds import kind_of
+from hocket.train.kinds.kind import SHIPPED_OF
 from hocket.train.known_names import meaning
 from hocket.train.settings import SLOTS, Config, Phase, RoleSettings, as_recipe, flat_pairs
 from hocket.train.suggestions import is_open
@@ -52,7 +53,7 @@ def configure(pairs: Pairs, task: Task) -> Config:
     chosen = [value for key, value in pairs if key == "recipe"]
     settings = [(key, value) for key, value in pairs if key != "recipe"]
     config = Config(task=task.name, recipe=as_recipe(chosen[-1]) if chosen else find_recipe("grpo"))
-    suggested = task.suggest(config.recipe)
+    suggested = {"model": default_model(config.recipe, task), **task.suggest(config.recipe)}
     run = [(key, value) for key, value in [*suggested.items(), *settings] if not is_of_recipe(key) and key != "tools"]
     run.sort(key=lambda pair: pair[0] == "weights")  # Codes need an adapter, whichever of both is named first.
     config = _equipped(applied(config, run), [str(value) for key, value in settings if key == "tools"])
@@ -61,6 +62,12 @@ def configure(pairs: Pairs, task: Task) -> Config:
         return _planned(config, method, task)
     recipe = chosen[-1] if chosen else "grpo"
     return applied(config, [*_suggested(config, recipe, task), *method])
+
+
+def default_model(recipe: Recipe, task: Task) -> str:
+    """The model of a run that names none: the one that the task suggests, else one that the recipe samples from."""
+    sampled = SHIPPED_OF.get(getattr(recipe.rollout, "plays", ""), Config.model)
+    return str(task.suggest(recipe).get("model", sampled))
 
 
 def unused_suggestions(config: Config, task: Task) -> list[str]:

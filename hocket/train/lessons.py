@@ -15,7 +15,7 @@ from hocket.credit.each_agent import EachAgent
 from hocket.recipe import Recipe
 from hocket.stages import Stateful, Task
 from hocket.tasks.lessons import ADAPTED, PREFIX, Lessons, LessonTask, lessons_of
-from hocket.train.config import Pairs, configure, is_of_recipe, settled
+from hocket.train.config import Pairs, configure, default_model, is_of_recipe, settled
 from hocket.train.examples import replayed
 from hocket.train.models import is_shipped, is_shipped_reader
 from hocket.train.settings import Config, as_recipe
@@ -64,8 +64,9 @@ def with_lessons(pairs: Pairs, name: str, task: Task) -> Pairs:
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
         raise ConfigurationError(f"lessons = {count!r}: set the number of supervised steps before training, 0 for none")
     left = [(key, value) for key, value in pairs if key != SETTING]
+    model = default_model(as_recipe(settings.get("recipe", "grpo")), task)
     lessons = lessons_of(task)
-    lessons = lessons if count or (count is None and _usual(settings, lessons)) else None
+    lessons = lessons if count or (count is None and _usual({"model": model, **settings}, lessons)) else None
     steps = count if count is not None else 0 if lessons is None else lessons.steps
     if not steps:
         return left
@@ -76,7 +77,7 @@ def with_lessons(pairs: Pairs, name: str, task: Task) -> Pairs:
         )
     if lessons is None:
         raise ConfigurationError(f"lessons = {steps}: task {name} has no lessons; drop the setting")
-    return _planned(left, name, lessons, task, steps)
+    return _planned([("model", model), *left] if model != Config.model else left, name, lessons, task, steps)
 
 
 def given_lessons(name: str, task: Task) -> Mapping[str, Task]:

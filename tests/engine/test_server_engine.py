@@ -623,14 +623,14 @@ class TestRealServer:
         self, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         policy = nano()
-        monkeypatch.setattr(address, "write_weights", lambda policy, folder, dtype: policy.save(folder))
+        monkeypatch.setattr(server_engine, "write_weights", lambda policy, folder, dtype: policy.save(folder))
         moved(policy)
         with pytest.raises(ConfigurationError, match="it uses other weights"):
             engine(address, policy, tmp_path).sample([request(policy, 0)])
 
     def test_a_policy_trains_on_what_the_server_sampled(self, address: str, tmp_path: Path) -> None:
         pairs = [(TINY[i].removeprefix("--"), int(TINY[i + 1])) for i in range(0, len(TINY), 2)]
-        more = [("steps", 2), ("runs", str(tmp_path)), ("run", "v"), ("update.lr", 1e-3)]
+        more = [("steps", 2), ("runs", str(tmp_path)), ("run", "v"), ("update.lr", 1e-3), ("precision", "fp32")]
         trainer = Trainer(configure([*pairs, *more], tasks.find("sums")))
         policy = trainer.parts.lead.policy
         assert isinstance(policy, CausalLM)

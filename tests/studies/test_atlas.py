@@ -82,6 +82,8 @@ def test_recipes_stand_on_the_task_of_their_kind_and_on_their_own() -> None:
     assert set(tasks_of(card("ppo"))) == {words, COMMON[atlas.CONTROL][0]}
     assert list(tasks_of(card("at-grpo"))) == ["sums"]
     assert list(tasks_of(card("chunk-grpo"))) == ["drawn-digits"]
+    assert list(tasks_of(card("uav-vl-r1"))) == ["digits"]
+    assert list(tasks_of(card("cj-grpo"))) == ["sums"]
     assert tasks_of(card("reward-model")) == {}
 
 

@@ -34,7 +34,9 @@ from hocket.lab.claims.atlas import (
     thinned,
 )
 from hocket.recipes import find
+from hocket.train.config import default_model
 from hocket.train.kinds import kind_of
+from hocket.train.settings import Config
 
 STEPS = 40
 """Of a run on another task of words, and on a user's."""
@@ -205,7 +207,7 @@ def _kinds(recipe: Card) -> list[str]:
     if _control(task):
         plain = _kind(task) == "control" and not any("agents" in need for need in required)
         return [CONTROL] if plain else []
-    if any(need not in REQUIRED for need in required):
+    if any(need not in REQUIRED for need in required) or _model(recipe["name"], task) != Config.model:
         return []
     if required:
         return [kind for kind in dict.fromkeys(REQUIRED[need] for need in sorted(required)) if kind]
@@ -232,6 +234,17 @@ def _kind(task: str) -> str:
     except HocketError:
         return ""
     return "text" if kind.textual else kind.name
+
+
+@functools.cache
+def _model(recipe: str, task: str) -> str:
+    """The model of a run that names none."""
+    from hocket import tasks
+
+    try:
+        return default_model(find(recipe), tasks.find(task))
+    except HocketError:
+        return Config.model
 
 
 def _steps(task: str) -> int:

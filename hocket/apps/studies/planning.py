@@ -23,7 +23,7 @@ from hocket.rollout.independent import Independent
 from hocket.rollout.nucleus import DelayedNucleus
 from hocket.stages import Task
 from hocket.tasks.lessons import lessons_of
-from hocket.train.config import configure
+from hocket.train.config import configure, default_model
 from hocket.train.kinds import kind_of
 from hocket.train.lessons import with_lessons
 from hocket.train.settings import SLOTS, Config
@@ -129,7 +129,7 @@ class Planner:
             *(("task", task), ("recipe", entry.recipe), ("threads", 1), ("steps", study.steps)),
             *(("evaluation.n", measure.n), ("evaluation.between", min(measure.between, measure.n))),
             ("evaluation.every", max(1, study.steps // measure.points)),
-            *((("model", study.model),) if kind_of(source).textual else ()),
+            *self._model(entry, source),
             *shares.items(),
         ]
         pairs = self._with_fitting(entry, source, pairs, fitting)
@@ -157,7 +157,7 @@ class Planner:
         """A recipe as `hocket train --recipe NAME --task TASK` runs it, its lessons shared by all that begin alike."""
         study, source = self.study, self.task(task)
         steps, measure = int(settings.get("steps", study.steps)), study.measure
-        model = (("model", study.model),) if kind_of(source).textual else ()
+        model = self._model(entry, source)
         typed = {**dict(model), **study.settings, **settings, "task": task, "recipe": entry.recipe, "steps": steps}
         plan = dict(with_lessons(list(typed.items()), task, source)).get("plan", ({"steps": 0}, typed))
         first, then = plan if "plan" not in typed else ({"steps": 0}, typed)
@@ -176,6 +176,13 @@ class Planner:
         content |= {"limit": study.limit} if study.timed else {}
         del content["hocket"]  # A new version of the library is no new method; the digest of its code is.
         return replace(run, key=_digest({**content, "code": code_of(entry.recipe)})), config
+
+    def _model(self, entry: StudyMethod, source: Task) -> Pairs:
+        """The setting of the study's model, or of the run's own default where the study names none; for words alone."""
+        if not kind_of(source).textual:
+            return []
+        usual = self.study.model == Config.model
+        return [("model", default_model(find(entry.recipe), source) if usual else self.study.model)]
 
     def _with_fitting(self, entry: StudyMethod, source: Task, pairs: Pairs, settings: Mapping[str, Any]) -> Pairs:
         """`pairs` with those of the study's settings that the recipe has and can take; the baseline takes all."""

@@ -99,6 +99,9 @@ _PLAYED = {
 }
 """What has a policy of a kind that rollouts name in `plays`."""
 
+SHIPPED_OF: Mapping[str, str] = {"masked": "nano-mdlm"}
+"""The shipped model of a kind that rollouts name in `plays`, for tasks that suggest none."""
+
 
 class Kind(ABC):
     """What decides in a run: how policies are made, what plays them, how they are measured and shown.

@@ -53,7 +53,8 @@ class Tables(TextTask):
         return Scenario(f"tables/{split}/{number}", (message,), code_of(table), seed=number)
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
-        return {**super().suggest(recipe), "steps": 60, "decoding.max_tokens": LONGEST, "update.lr": 3e-4}
+        settings = {"model": "nano-vlm", "steps": 60, "decoding.max_tokens": LONGEST, "update.lr": 3e-4}
+        return {**super().suggest(recipe), **settings}
 
     def verify(self, text: str, scenario: Scenario) -> float:
         return float(table_in(text) == table_in(str(scenario.answer)))
