@@ -15,6 +15,7 @@ import torch
 
 from hocket.core.errors import ConfigurationError, suggestion
 from hocket.core.inside import check_model_folder
+from hocket.core.pictures import pillow
 from hocket.policies.media_reader import MediaReader
 from hocket.policies.picture_reader import PictureReader
 from hocket.policies.refusals import check_architecture
@@ -211,10 +212,12 @@ def _reader(where: str, family: str) -> MediaReader:
     """The processor at a place, of a model of this family.
 
     Raises:
-        ConfigurationError: when there is none, or it reads neither pictures nor sounds.
+        ConfigurationError: when there is none, or it reads neither pictures nor sounds, or what reads them is missing.
     """
     from transformers import AutoProcessor
 
+    if family not in HEARING:
+        pillow()
     try:
         processor = _fetch(AutoProcessor, "processor", where, {})
     except AttributeError as error:  # What transformers raises where the part for videos is missing.

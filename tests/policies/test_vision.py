@@ -1,5 +1,6 @@
 """Pictures as tokens: identity, the model's own numbers, and that nothing depends on what is read beside them."""
 
+import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -326,6 +327,12 @@ class TestForgery:
             "{%- if content is string -%}{{- content -}}{%- else -%}", "{%- if true -%}"
         )
         assert [*map(Chat(policy.tokenizer).opening, asked)] == due
+
+
+def test_pictures_need_pillow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'hocket\[media\]'"):
+        policy_at(folder)
 
 
 def test_families_that_are_not_computed_are_refused(tmp_path: Path) -> None:

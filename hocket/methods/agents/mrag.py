@@ -336,6 +336,7 @@ class TeamLookup(Lookup):
             lambda scenario, rng: _Beginners(self, scenario, rng).talks(),
             talks=TALKS,
             then=lambda recipe: {"curriculum.prompts": 8, "steps": 8, "update.lr": 5e-4},
+            needed=True,
         )
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:

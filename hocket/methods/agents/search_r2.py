@@ -200,6 +200,7 @@ class RefinedLookup(Lookup):
             self._lesson,
             talks=3,
             then=lambda recipe: {"curriculum.prompts": 8, "steps": 30},
+            needed=True,
         )
 
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:

@@ -231,6 +231,7 @@ class CarryTask(EnvironmentTask):
             self._lesson,
             talks=8,
             then=lambda recipe: {"steps": 20, "curriculum.prompts": 8, "update.lr": 2.5e-4, "evaluation.n": 40},
+            needed=True,
         )
 
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> Sequence[Lesson]:

@@ -216,6 +216,7 @@ class Lookup(TextTask):
             40,
             self._lesson,
             then=lambda recipe: {"curriculum.prompts": 8, "steps": 30},
+            needed=True,
         )
 
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
