@@ -107,14 +107,15 @@ def train(
     if isinstance(task, Config):
         return _run(driver, _configured(applied(task, _own_keys(task, chosen)), keywords))
     pairs, name, source = _settings(task, chosen)
-    if (task is None or objects or flow is not None) and "lessons" not in settings:
+    if (objects or flow is not None) and "lessons" not in settings:
         pairs.append(("lessons", 0))
-    pairs = list(with_lessons(pairs, name, source))
+    # The task of a recipe is not named: it has lessons only where nothing is earned without them.
+    pairs = list(with_lessons(pairs[1:] if task is None else pairs, name, source))
     sources = {name: source, **given_lessons(name, source)}
     runs = phase_runs(pairs, sources)
     if runs:
         return _run_phases(driver, PlanPipeline.begin(runs, pairs), given=sources, **keywords)
-    return _run(driver, Trainer(configuration(pairs, source), task=source, **keywords))
+    return _run(driver, Trainer(configuration([("task", name), *pairs], source), task=source, **keywords))
 
 
 def configure(

@@ -290,6 +290,20 @@ def test_lessons_from_python(tmp_path: Path) -> None:
     assert not alone.phases
 
 
+@pytest.mark.parametrize(("recipe", "names"), [("search-r1", ["1-lessons", "2-search-r1"]), ("gigpo", ["run"])])
+def test_a_recipe_alone_begins_with_lessons_where_it_earns_nothing_without(
+    recipe: str, names: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """From Python as from the command line."""
+    started: list[str] = []
+    monkeypatch.setattr(
+        "hocket.run._run_phases", lambda driver, pipeline, **keywords: started.extend(run.name for run in pipeline.runs)
+    )
+    monkeypatch.setattr("hocket.run._run", lambda driver, trainer: started.append("run"))
+    hocket.train(recipe=recipe, runs=str(tmp_path))
+    assert started == names
+
+
 # ---------------------------------------------------------------- what is taught
 
 
