@@ -5,9 +5,9 @@
     python benchmarks/vs_diffusion.py --rounds 9 --json
 
 The plain loop has the shape of flow_grpo's script: it draws all pictures without gradient, keeps states and log-probs,
-then goes over every batch and step again with gradient, clips ratios and makes one step of AdamW. It knows no groups, so
-pictures whose group was paid alike are evaluated as well. Ours leaves them out. Both draw as many pictures by as many
-steps in batches of one size, decode them for the reward, and train all weights in fp32 on one thread.
+then goes over every batch and step again with gradient, clips ratios and makes one step of AdamW. It knows no groups,
+so pictures whose group was paid alike are evaluated as well. Ours leaves them out. Both draw as many pictures by as
+many steps in batches of one size, decode them for the reward, and train all weights in fp32 on one thread.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import tiny_pipelines
 
-from hocket import tasks
+import hocket
 from hocket.core.noise_laws import FlowSDE
 from hocket.policies.denoising.pipelines import PipelineSampler
-from hocket.train.config import configure
-from hocket.train.loop import Trainer
+from hocket.rewards.functions import FunctionReward
 
 PROMPTS = ("a red cat", "a blue dog", "a night sign", "a red sign")
+UNSEEN = {"prompt": "a dog", "split": "eval"}
 SAMPLES, STEPS, BLOCK, SIZE = 8, 10, 8, 64
 LEVEL, CLIP, RATE = 0.7, 1e-4, 3e-5
 LIVE: Mapping[str, int] = {"all groups live": len(PROMPTS), "half of them": len(PROMPTS) // 2}
@@ -57,8 +57,8 @@ class Ours:
             places = [PROMPTS.index(trajectory.scenario.prompt) for trajectory in trajectories]
             return [value if place < live else 0.0 for value, place in zip(paid, places, strict=True)]
 
-        task = tasks.of([{"prompt": prompt} for prompt in (*PROMPTS, "a")], reward=reward)
-        settings = {
+        task = hocket.tasks.of([{"prompt": prompt, "split": "train"} for prompt in PROMPTS] + [UNSEEN])
+        settings: dict[str, Any] = {
             "model": f"{folder}?size={SIZE}",
             "recipe": "flow-grpo",
             "threads": 1,
@@ -70,10 +70,11 @@ class Ours:
             "evaluation.every": 0,
             "evaluation.n": 1,
         }
-        self.trainer = Trainer(configure([*settings.items()], task), task)
+        self.trainer = hocket.Trainer(hocket.configure(task, **settings), task=task, rewards=[FunctionReward(reward)])
         policy: Any = self.trainer.parts.lead.policy
         assert isinstance(policy, PipelineSampler)
         policy.block = policy.chunk = BLOCK
+        self.trainer.step()  # The evaluation before training.
 
     def step(self) -> None:
         """One step of training."""
