@@ -352,6 +352,7 @@ class Quantity(enum.StrEnum):
     DYNAMICS = "dynamics"
     DENOISING = "denoising"
     FEASIBILITY = "feasibility"
+    DISTILLATION = "distillation"
 
 
 COMPARED = frozenset({Quantity.KL_EXACT, Quantity.DIVERGENCE})
@@ -377,6 +378,7 @@ class Evaluation:
     -log p of what followed and was paid, by each of K models that learn from the row, 0 by others. `denoising` `[T]` is
     the squared error of a denoiser at the recorded action, summed over its dimensions. `feasibility` `[T, 3 + K]` is
     the danger of the state, of the recorded action and what it should be, both without gradient, and by K critics.
+    `distillation` `[T]` is the squared distance of a policy's action from its teacher's, summed over its dimensions.
     """
 
     logp: Tensor
@@ -396,6 +398,7 @@ class Evaluation:
     dynamics: Tensor | None = None
     denoising: Tensor | None = None
     feasibility: Tensor | None = None
+    distillation: Tensor | None = None
 
     def get(self, quantity: Quantity) -> Tensor:
         """The tensor of one quantity; raises `ValueError` when it was not evaluated."""

@@ -14,8 +14,8 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.stored_rows import PLACE
 from hocket.rollout.offline import Offline
-from hocket.rollout.store import Store
-from hocket.stages import Metrics, Task
+from hocket.rollout.store import Columns, Store
+from hocket.stages import Metrics, State, Task
 from hocket.train.annotate import annotated, with_credit
 from hocket.train.kinds import kind_of
 from hocket.train.learner import Learner, Observes
@@ -119,11 +119,10 @@ def learn_stored(
 
 def _check_rows(parts: RunParts) -> None:
     """Refuses recorded rows of another task."""
-    for name, ring in (parts.store or {}).get("rings", {}).items():
+    for name, columns in _recorded(parts.store or {}):
         policy = parts.learners[name].policy if name in parts.learners else None
         if not isinstance(policy, Controls):
             raise ConfigurationError(f"store.data: policy {name!r} of the data is no controller of this run; drop it")
-        columns = ring["columns"]
         observations, action = columns["observed"].shape[1:], columns["action"]
         wanted = f"{policy.observations} numbers and {policy.actions} {'choices' if policy.discrete else 'dimensions'}"
         fits = (
@@ -138,6 +137,16 @@ def _check_rows(parts: RunParts) -> None:
                 f"store.data: rows observe {list(observations)} numbers and act by {action.dtype.name} "
                 f"{list(action.shape[1:])}, and task {parts.task.name} has {wanted}; take data of the same task"
             )
+
+
+def _recorded(memory: State) -> Iterable[tuple[str, Columns]]:
+    """The rows of every policy in a store's memory; of a team those of every agent, with its policy."""
+    for name, ring in memory.get("rings", {}).items():
+        columns = ring["columns"]
+        if "agents" not in memory:
+            yield name, columns
+        for number, (_, policy) in enumerate(memory.get("agents", ())):
+            yield policy, {column: columns[f"{number}/{column}"] for column in ("observed", "action")}
 
 
 def _learn_draw(
