@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from types import SimpleNamespace
@@ -21,7 +20,7 @@ from hocket.lab.toys.attention_by_hand import held, linear, normal
 from hocket.methods.marl.eph_mapf.additions import PAST, Additions, Moment, escaped, moves, resolved
 from hocket.methods.marl.eph_mapf.method import EPH_MAPF
 from hocket.methods.marl.eph_mapf.neighbours import HEAD, NeighbouringPaths
-from hocket.methods.marl.eph_mapf.play import Solutions, compared
+from hocket.methods.marl.eph_mapf.play import PLAYERS, Solutions, compared, played
 from hocket.policies.control import ControlPolicy
 from hocket.policies.settings import NetworkSettings
 from hocket.rollout.transitions import batch_of_rows
@@ -317,17 +316,42 @@ def escapes_are_planned_in_the_order_of_values() -> Finding:
 
 # ---------------------------------------------------------------- what is learnt
 
-DENSE = NeighbouringPaths(count=8, length=48, settled=False)
+DENSE = NeighbouringPaths(size=8, count=8, length=40, settled=False)
 """Where a trained network is tried: twice the agents of training, all of which have a way to go."""
 
 
-@functools.cache
-def _played(steps: int = 120, episodes: int = 60) -> dict[str, Solutions]:
+MAPS = 150
+
+
+def _gain(players: dict[str, Solutions], more: str, less: str) -> tuple[float, float]:
+    """The mean and the half interval of a difference in solved maps, map by map."""
+    apart = players[more].solved.astype(np.float64) - players[less].solved
+    return float(apart.mean()), float(1.96 * apart.std(ddof=1) / len(apart) ** 0.5)
+
+
+@claim(
+    "Trained as shipped and played with eight agents on 150 unseen maps of 8 x 8, shortest paths and escapes each solve "
+    "more maps than priorities alone, both more than either, and the ensemble more than every member, beyond the "
+    "intervals of the differences; priorities solve no fewer than values alone. Untrained values with both solve none.",
+    "section V",
+    slow=True,
+)
+def each_addition_helps() -> Finding:
     parts = _parts("mapf:neighbours")
-    for step in range(1, steps + 1):
+    policy: Any = parts.lead.policy
+    both, alone = "paths and escapes, arrived", "priorities"
+    untrained = played(policy, DENSE, PLAYERS[both], MAPS).solved.mean()
+    for step in range(1, 61):
         run_async(train_step(parts, step))
-    return compared(parts.lead.policy, DENSE, episodes)
+    players = compared(policy, DENSE, MAPS)
+    pairs = [("paths around arrived", alone), ("paths around all", alone), ("escapes", alone)]
+    pairs += [(both, "paths around arrived"), (both, "escapes"), *(("ensemble", name) for name in PLAYERS)]
+    least = min(mean - half for mean, half in (_gain(players, *pair) for pair in pairs))
+    change, half = _gain(players, alone, "values alone")
+    shares = {name: float(result.solved.mean()) for name, result in players.items()}
+    holds = least > 0 and change >= 0 and untrained == 0
+    return Finding(bool(holds), say(least=least, solved=shares, priorities_add=change, give_or_take=half))
 
 
 claim.learns(EPH_MAPF, seeds=1)
-claim.shipped(EPH_MAPF, without={"objective.values.asking": "nobody"}, steps=8)
+claim.shipped(EPH_MAPF, without={"objective.values.asking": "nobody"}, steps=3)
