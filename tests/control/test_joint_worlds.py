@@ -12,6 +12,7 @@ from hocket.methods.marl.attention_tracking_marl.tracking import Tracking
 from hocket.methods.marl.bardec_pomdp.dilemmas import GAMES, Dilemma
 from hocket.methods.marl.black_box_marl_attacks.foraging import Foraging
 from hocket.methods.marl.black_box_marl_attacks.observation_attack import Attacked
+from hocket.methods.marl.eph_mapf.neighbours import NeighbouringPaths
 from hocket.methods.marl.follower.guided_paths import PlannedPaths
 from hocket.methods.marl.hammer.message_channel import Messaged
 from hocket.zoo.joint.grids import distances, largest_part, shortest
@@ -194,6 +195,7 @@ WORLDS = [
     Attacked(Spread(2), "views", 0.2),
     Skirmish(hops=1),
     Tracking(),
+    NeighbouringPaths(),
 ]
 
 

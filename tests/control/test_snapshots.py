@@ -6,6 +6,7 @@ import pytest
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.methods.marl.attention_tracking_marl.tracking import Tracking
+from hocket.methods.marl.eph_mapf.neighbours import NeighbouringPaths
 from hocket.zoo.joint.bandits import BanditWorld
 from hocket.zoo.joint.evasion import Flee
 from hocket.zoo.joint.particles import SpeakerListener, Spread, Tag
@@ -26,6 +27,7 @@ WORLDS = [
     Partner(),
     BanditWorld(),
     Tracking(),
+    NeighbouringPaths(),
     Solo(tasks.find("gym:Pendulum-v1")),
     Solo(tasks.find("gym:FrozenLake-v1")),
 ]
