@@ -15,6 +15,7 @@ from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.signals import paid_at_decisions
+from hocket.credit.reinforce import ReturnToGo
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.claims.shipped_check import configured
 from hocket.methods.applications.langtime.method import LANGTIME
@@ -264,4 +265,4 @@ def its_gain_grows_with_the_horizon() -> Finding:
     )
 
 
-claim.shipped(LANGTIME, "credit", "regularisers")
+claim.shipped(LANGTIME, without={"credit": ReturnToGo(whiten=True)})
