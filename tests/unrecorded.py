@@ -8,8 +8,8 @@ from hocket.recipe import Recipe
 from hocket.rewards.look_weights import LookWeights
 from hocket.types import COMPARED, Quantity
 
-IN_WORLDS: frozenset[str] = frozenset({"ami", "follower", "mats-lp", "pdppo", "prism-3d-pbrl"})
-"""They read what only a world of control tells: what was seen there, a path, a state before chance, a seat."""
+IN_WORLDS: frozenset[str] = frozenset({"ami", "follower", "langtime", "mats-lp", "pdppo", "prism-3d-pbrl"})
+"""They read what only a world of control tells: what was seen there, or comes, a path, states before chance, a seat."""
 
 
 def recordable(name: str, recipe: Recipe) -> bool:

@@ -124,6 +124,7 @@ JOINT = {
     "black-box-marl-attacks": "task sums is none",
     "flickerfusion": "task sums is none",
     "follower": "use mapf:planned",
+    "langtime": "use --task forecast",
     "mats-lp": "use mapf:lifelong",
     "mtmarl-shared-layers": "those of control policies",
     "mfrl-quadrotor": "use --task flights",

@@ -15,7 +15,16 @@ from hocket.tasks.joint import JointTask
 
 
 @pytest.mark.parametrize(
-    "name", ["dse?block=3", "channel?length=3", "fleet?agents=3&length=3", "die?length=3", "sales?length=3"]
+    "name",
+    [
+        "dse?block=3",
+        "channel?length=3",
+        "fleet?agents=3&length=3",
+        "die?length=3",
+        "sales?length=3",
+        "campaign?length=3",
+        "forecast?patches=3",
+    ],
 )
 def test_an_episode_does_not_depend_on_the_other_copies(name: str) -> None:
     played = []

@@ -31,6 +31,7 @@ from hocket.credit.whitening import WhitenedTokens
 from hocket.methods.agents.gtr.method import Unguided
 from hocket.methods.agents.igpo import GainRelative
 from hocket.methods.applications.compass_latent_search import BestOfGroup
+from hocket.methods.applications.langtime.method import RepeatedGAE
 from hocket.methods.applications.ospo import FleetRelative, StepReward
 from hocket.methods.applications.twinrl_vla.method import TaughtToo
 from hocket.methods.base.tpo import PairsBesideGold
@@ -128,7 +129,7 @@ NAMED = [*PLAIN, *PAIRING, *WEIGHTS, RunningMean(), RememberedBaseline(), *CORRE
 NAMED += [BoundedImportance(), Counted(), VTrace(), InTurn()]
 # Their laws are claims and tests of their methods.
 NAMED += [TiltedWeights(), BranchExtremes(), ParetoWeights(), InnerGAE(), BestOfGroup(), PairsBesideGold()]
-NAMED += [LabelledPairs(), TaughtToo()]
+NAMED += [LabelledPairs(), TaughtToo(), RepeatedGAE()]
 SHAPING = [OverlongPenalty(8, 4), KLInReward(), MaskTruncated()]
 
 
