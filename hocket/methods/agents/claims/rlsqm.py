@@ -97,9 +97,9 @@ FITTED: Mapping[str, tuple[int, float]] = {
 def fitted(metric: str) -> float:
     """The share of 500 unseen verdicts that a reward model tells right."""
     steps, rate = FITTED[metric]
-    quiet: dict[str, Any] = {"evaluation.n": 500, "evaluation.every": 0, "threads": 1, "curriculum.prompts": 32}
+    quiet: dict[str, Any] = {"evaluation.n": 500, "evaluation.every": 0, "threads": 1, "precision": "fp32"}
     with tempfile.TemporaryDirectory() as folder:
-        quiet["update.lr"] = rate
+        quiet |= {"update.lr": rate, "curriculum.prompts": 32}
         name = f"unit-tests?metric={metric}"
         run = hocket.train(name, recipe=RLSQM_REWARD, steps=steps, runs=folder, **quiet)
         return float(run.summary["after"]["labels/accuracy"])

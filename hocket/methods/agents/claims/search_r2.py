@@ -346,14 +346,14 @@ def marks(pupil: Pupil) -> tuple[float, float]:
 
 
 @claim(
-    "After lessons of all three roles the shipped model is right more often after 15 steps, and then more often than "
-    "its first attempts are.",
+    "After lessons of all three roles the shipped model is right more often after 15 steps. That it is so more often "
+    "than in its first attempts was not seen.",
     slow=True,
 )
 def after_lessons_of_all_three_roles_the_shipped_model_is_right() -> Finding:
     pupil = after_lessons(SEARCH_R2, TASK, str(LESSONS["task"]), {"curriculum.prompts": 8}, steps=160)
     (before, _), (after, first) = marks(pupil), marks(pupil.run(15))
-    return Finding(after > before + 0.1 and after > first, say(right_before=before, after=after, first_attempts=first))
+    return Finding(after > before + 0.1, say(right_before=before, after=after, first_attempts=first))
 
 
 def seen(run: ShippedRun) -> dict[str, float]:
