@@ -115,6 +115,7 @@ READS = {
 }
 READS |= {name: ("dilemma:gathering?traitor=0.5", "joint state") for name in READS if name.startswith("bardec-pomdp")}
 READS["bayesian-network-actor-critic"] = ("mpe:spread?length=5&networked=true", "joint state")
+READS["dynamic-coalition-mrta"] = ("coalitions?length=5", "joint state")
 STORED = tuple(name for name, recipe in all_recipes().items() if recipe.store is not None)
 """They learn from kept transitions of controllers; see `tests/control/test_action_values.py`."""
 CENTRAL = tuple(READS)

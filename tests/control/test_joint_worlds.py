@@ -8,6 +8,7 @@ import pytest
 from hocket import recipes, tasks
 from hocket.agents.environments.parallel_pettingzoo import ZooTeam
 from hocket.core.errors import ConfigurationError
+from hocket.methods.applications.dynamic_coalition_mrta.arena import Coalitions
 from hocket.methods.marl.attention_tracking_marl.tracking import Tracking
 from hocket.methods.marl.bardec_pomdp.dilemmas import GAMES, Dilemma
 from hocket.methods.marl.black_box_marl_attacks.foraging import Foraging
@@ -196,6 +197,7 @@ WORLDS = [
     Skirmish(hops=1),
     Tracking(),
     NeighbouringPaths(),
+    Coalitions(),
 ]
 
 

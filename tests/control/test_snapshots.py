@@ -5,6 +5,7 @@ import pytest
 
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
+from hocket.methods.applications.dynamic_coalition_mrta.arena import Coalitions
 from hocket.methods.marl.attention_tracking_marl.tracking import Tracking
 from hocket.methods.marl.eph_mapf.neighbours import NeighbouringPaths
 from hocket.zoo.joint.bandits import BanditWorld
@@ -28,6 +29,7 @@ WORLDS = [
     BanditWorld(),
     Tracking(),
     NeighbouringPaths(),
+    Coalitions(),
     Solo(tasks.find("gym:Pendulum-v1")),
     Solo(tasks.find("gym:FrozenLake-v1")),
 ]
