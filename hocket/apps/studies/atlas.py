@@ -34,10 +34,11 @@ from hocket.lab.claims.atlas import (
     thinned,
 )
 from hocket.recipes import find
+from hocket.tasks.text import STEPS as USUAL
 from hocket.train.kinds import kind_of
 
 STEPS = 40
-"""Of a run on another task of words, and on a user's."""
+"""Of a run on another task of words, and on a user's; of words whose task suggests more than is usual, as many."""
 
 LONGEST = 60
 """Of a run on another task of control, where the task suggests more."""
@@ -237,9 +238,13 @@ def _kind(task: str) -> str:
 def _steps(task: str) -> int:
     from hocket import tasks
 
-    if not _control(task):
+    try:
+        suggested = int(tasks.find(task).suggest(find("ppo")).get("steps", STEPS))
+    except HocketError:  # What the task needs is not installed.
         return STEPS
-    return min(LONGEST, int(tasks.find(task).suggest(find("ppo")).get("steps", STEPS)))
+    if _control(task):
+        return min(LONGEST, suggested)
+    return suggested if suggested > USUAL else STEPS
 
 
 # ---------------------------------------------------------------- a user's
