@@ -238,13 +238,10 @@ def _kind(task: str) -> str:
 def _steps(task: str) -> int:
     from hocket import tasks
 
-    try:
-        suggested = int(tasks.find(task).suggest(find("ppo")).get("steps", STEPS))
-    except HocketError:  # What the task needs is not installed.
+    if not _kind(task):
         return STEPS
-    if _control(task):
-        return min(LONGEST, suggested)
-    return suggested if suggested > USUAL else STEPS
+    suggested = int(tasks.find(task).suggest(find("ppo")).get("steps", STEPS))
+    return min(LONGEST, suggested) if _control(task) else suggested if suggested > USUAL else STEPS
 
 
 # ---------------------------------------------------------------- a user's
