@@ -238,9 +238,7 @@ def _kind(task: str) -> str:
 def _steps(task: str) -> int:
     from hocket import tasks
 
-    if not _kind(task):
-        return STEPS
-    suggested = int(tasks.find(task).suggest(find("ppo")).get("steps", STEPS))
+    suggested = int(tasks.find(task).suggest(find("ppo")).get("steps", STEPS)) if _kind(task) else STEPS
     return min(LONGEST, suggested) if _control(task) else suggested if suggested > USUAL else STEPS
 
 
