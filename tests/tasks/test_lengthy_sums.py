@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,9 +15,9 @@ from hocket.tasks.lessons import lessons_of
 
 @pytest.mark.parametrize("name", ["lengthy-sums", "lengthy-sums?again=0&easy=0.5"])
 def test_lessons_are_right_think_where_it_is_needed_and_repeat_at_most_so_often(name: str) -> None:
-    task, rng = tasks.find(name), np.random.default_rng(0)
+    task: Any = tasks.find(name)
     assert task.name == name
-    lessons, needed, again = lessons_of(task), list[float](), set[int]()
+    rng, lessons, needed, again = np.random.default_rng(0), lessons_of(task), list[float](), set[int]()
     assert lessons is not None
     for number in range(100):
         scenario = task.scenario("train", number)
