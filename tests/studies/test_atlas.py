@@ -80,7 +80,8 @@ def test_recipes_stand_on_the_task_of_their_kind_and_on_their_own() -> None:
     assert list(tasks_of(card("gigpo"))) == [COMMON[atlas.TURNS][0]]
     assert list(tasks_of(card("mappo"))) == [COMMON[atlas.TEAM][0]]
     assert set(tasks_of(card("ppo"))) == {words, COMMON[atlas.CONTROL][0]}
-    assert list(tasks_of(card("at-grpo"))) == ["sums"]
+    assert tasks_of(card("at-grpo")) == {"checked-sums": atlas.STEPS}
+    assert tasks_of(card("rrhf-code-optimization")) == {"cheaper-programs": 240}
     assert list(tasks_of(card("chunk-grpo"))) == ["drawn-digits"]
     assert list(tasks_of(card("uav-vl-r1"))) == ["digits"]
     assert list(tasks_of(card("cj-grpo"))) == ["sums"]

@@ -34,12 +34,13 @@ from hocket.lab.claims.atlas import (
     thinned,
 )
 from hocket.recipes import find
+from hocket.tasks.text import STEPS as USUAL
 from hocket.train.config import default_model
 from hocket.train.kinds import kind_of
 from hocket.train.settings import Config
 
 STEPS = 40
-"""Of a run on another task of words, and on a user's."""
+"""Of a run on another task of words, and on a user's; of words whose task suggests more than is usual, as many."""
 
 LONGEST = 60
 """Of a run on another task of control, where the task suggests more."""
@@ -250,9 +251,8 @@ def _model(recipe: str, task: str) -> str:
 def _steps(task: str) -> int:
     from hocket import tasks
 
-    if not _control(task):
-        return STEPS
-    return min(LONGEST, int(tasks.find(task).suggest(find("ppo")).get("steps", STEPS)))
+    suggested = int(tasks.find(task).suggest(find("ppo")).get("steps", STEPS)) if _kind(task) else STEPS
+    return min(LONGEST, suggested) if _control(task) else suggested if suggested > USUAL else STEPS
 
 
 # ---------------------------------------------------------------- a user's

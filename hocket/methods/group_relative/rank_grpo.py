@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from hocket.agents.workflows.plans import PLANNER_SYSTEM
+from hocket.agents.workflows.plans import PLANNER_SYSTEM, plan_text
 from hocket.core.batch import Batch, GroupBy, Occurrences
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
@@ -29,6 +30,7 @@ from hocket.rewards.spans import SegmentsByText
 from hocket.stages import Credit, Reward, Split
 from hocket.tasks.arithmetic import expression_of, question_of
 from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lesson, Lessons
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.types import Scenario, Trajectory
@@ -195,11 +197,23 @@ HITS = InfoColumn("hits", "For each item of a list whether it is relevant, 0 or 
 # ---------------------------------------------------------------- lists that the shipped base can write
 
 
+LESSONS = 60
+"""Supervised steps after which the shipped model lists three steps now and then; before, it never does."""
+
+SKILL = 0.7
+"""How often the beginner of the lessons lists a step where it belongs; else any of the sum's."""
+
+THEN = {"steps": 40, "evaluation.n": 100}
+"""Settings for training after the lessons."""
+
+
 class ListedSteps(TextTask):
     """The steps of a sum of six terms as a list: pairs of terms, three of them.
 
     The prompt is the planner's (`hocket.agents.workflows.plans`), so the shipped base answers with a numbered list; it
     knows sums of four terms at most, and lists two steps, often wrong ones. A scenario's answer are the three.
+
+    The paper begins with supervised tuning on lists; here lessons of a beginner do, who repeats steps and stops early.
     """
 
     name: str = "listed-steps"
@@ -219,6 +233,18 @@ class ListedSteps(TextTask):
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 64, "credit.length": 3}
+
+    @property
+    def lessons(self) -> Lessons:
+        """The form of a list, with slips in its items and in its length."""
+        taught = "lists of steps by a beginner, who repeats some and stops early or late"
+        return Lessons(taught, LESSONS, self._lesson, then=lambda recipe: THEN, needed=True)
+
+    def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
+        steps = [step if rng.random() < SKILL else str(rng.choice(scenario.answer)) for step in scenario.answer]
+        size = int(rng.choice((2, 3, 4), p=(0.3, 0.5, 0.2)))
+        text = plan_text([*steps, str(rng.choice(scenario.answer))][:size])
+        return [Lesson(scenario.messages, ({"role": "assistant", "content": text},))]
 
     def verify(self, text: str, scenario: Scenario) -> float:
         """The list's gain over the best one's."""

@@ -165,6 +165,7 @@ S_GRPO = DR_GRPO.but(
         "prefixes": "learnt from in every member that keeps them; the imposed phrase is not",
         "aggregation": "mean over a member's decisions, then over members",
     },
+    task="lengthy-sums?exits=0.4",
     rollout=SerialGroup(samples=9),
     shaping=(DecayingExits(),),
     **{"objective.aggregate": "sequence-mean"},

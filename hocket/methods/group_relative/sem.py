@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from hocket.agents.tools import find_all
-from hocket.agents.tools.calculator import calculator
+from hocket.agents.tools.calculator import Calculator, calculator
 from hocket.agents.tools.protocol import Tool
 from hocket.agents.workflows.team import Team
 from hocket.agents.workflows.tool_loop import converse
@@ -29,11 +31,12 @@ from hocket.methods.base.grpo import GRPO
 from hocket.rewards.opinions import Opinions
 from hocket.rewards.verifiers import matches
 from hocket.stages import Reward, Split
-from hocket.tasks.arithmetic import question_of, sum_problem, verify
+from hocket.tasks.arithmetic import draw_terms, expression_of, question_of, verify, working
 from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lesson, Lessons, call_of, called
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
-from hocket.types import Scenario, Trajectory
+from hocket.types import Message, Scenario, Trajectory
 
 _SEARCH = re.compile(r"<search>|" + re.escape(TOOL_CALL))
 
@@ -141,6 +144,13 @@ class GuessThenSearch(Workflow):
         return Outcome(answer=reply.text, info=info)
 
 
+LESSONS = 60
+"""Supervised steps after which the shipped model keeps to the template; before, it hardly searches after a guess."""
+
+THEN = {"steps": 40, "curriculum.prompts": 8, "update.lr": 2.5e-4, "evaluation.n": 100}
+"""Settings for training after the lessons."""
+
+
 class KnownOrSought(TextTask):
     """Half sums that the shipped base can do itself, half products plus a number, for which it needs the calculator.
 
@@ -159,19 +169,36 @@ class KnownOrSought(TextTask):
         rng = Key.of(0).derive(self.name, split, number).numpy()
         known = bool(rng.random() < 0.5)
         while True:
-            question, answer = self._drawn(rng, known)
+            terms = draw_terms(rng) if known else [int(size) for size in rng.integers(10, 100, size=3)]
+            expression = expression_of(terms) if known else "{} * {} + {}".format(*terms)
+            question = question_of(expression)
             if (split_of(question) == "eval") == (split == "eval"):
-                return Scenario(
-                    f"{self.name}/{split}/{number}", question, answer, metadata={"known": known}, seed=number
-                )
+                metadata = {"known": known, "expression": expression, "thought": working(terms) if known else ""}
+                answer = calculator(expression)
+                return Scenario(f"{self.name}/{split}/{number}", question, answer, metadata=metadata, seed=number)
 
-    @staticmethod
-    def _drawn(rng: Any, known: bool) -> tuple[str, str]:
-        if known:
-            problem = sum_problem(rng)
-            return problem.question, problem.answer
-        expression = "{} * {} + {}".format(*rng.integers(10, 100, size=3).tolist())
-        return question_of(expression), calculator(expression)
+    @property
+    def lessons(self) -> Lessons:
+        """The template: a guess, for sums now and then thought out, after which three in four do not search."""
+        taught = "a guess, and then a search or none, a search more often where nothing was thought"
+        return Lessons(taught, LESSONS, self._lesson, talks=2, then=lambda recipe: THEN, needed=True)
+
+    def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
+        guess, thought = str(rng.integers(10, 10_000)), ""
+        if scenario.metadata["known"] and rng.random() < 0.5:
+            guess, thought = str(scenario.answer), f"<think>{scenario.metadata['thought']}</think>"
+        searches = rng.random() < (0.25 if thought else 0.75)
+        guessed: Message = {"role": "assistant", "content": f"{thought}<answer>{guess}</answer>"}
+
+        def reply_to(heard: Sequence[Message]) -> str:
+            if heard[-1]["role"] == "tool":
+                return f"<answer>{heard[-1]['content']}</answer>"
+            if searches:
+                return call_of(Calculator.name, expression=str(scenario.metadata["expression"]))
+            return f"<answer>{guess}</answer>"
+
+        again = replace(scenario, prompt=(*scenario.messages, guessed, scenario.messages[-1]))
+        return [Lesson(scenario.messages, (guessed,)), *called((Calculator(),), again, reply_to, 2)]
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 96}

@@ -8,11 +8,12 @@ is another.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,6 +24,7 @@ from hocket.core.batch import Batch, Level, LevelScores, Occurrences
 from hocket.core.candidates import TURN_REWARD, Branching
 from hocket.core.keys import Key
 from hocket.core.markup import ANSWER
+from hocket.core.options import checked
 from hocket.core.requirements import Requirement
 from hocket.core.segments import segment_sum
 from hocket.core.signals import REWARD
@@ -32,7 +34,10 @@ from hocket.methods.base.conventions import PER_TURN
 from hocket.methods.base.grpo import GRPO
 from hocket.rollout.groups import groups
 from hocket.stages import Credit, Grade, LedgerView, More, Play, Rollout
+from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lesson, Lessons
 from hocket.types import Assignment, Experience, Scenario
+from hocket.zoo.tasks.worked_sums import WorkedSums
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,52 @@ class SolverChecker(Workflow):
             shown = with_line(question, f"{self.intro} {answer}")
             answer = await team.checker.fresh().candidates(shown, score=worth)
         return Outcome(answer=str(answer), rewards={"team": team.verify(answer)})
+
+
+LESSONS = 60
+"""Supervised steps after which the shipped model checks an answer; before, the line under the question confuses it."""
+
+THEN = {"steps": 40, "curriculum.prompts": 8, "update.lr": 2.5e-4, "evaluation.n": 100}
+"""Settings for training after the lessons."""
+
+
+class CheckedSums(WorkedSums):
+    """The problems of `worked-sums` for a solver and a checker, with lessons in checking.
+
+    A beginner of a checker works the sum out half of the time and else repeats what it is shown, right or wrong.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name, self.workflow = "checked-sums", SolverChecker()
+
+    @property
+    def lessons(self) -> Lessons:
+        """Answers to a question under which another answer stands."""
+        taught = "to check an answer, or to repeat it"
+        return Lessons(taught, LESSONS, self._lesson, schedule="cosine", then=lambda recipe: THEN, needed=True)
+
+    def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
+        worked, offset = scenario.metadata["demonstration"], int(rng.integers(-1, 2))
+        shown = f"<answer>{int(scenario.answer) + offset}</answer>"
+        if not offset and rng.random() < 0.5:
+            shown = worked
+        prompt = with_line(scenario.messages, f"{self.workflow.intro} {shown}")
+        check = worked if rng.random() < 0.5 else ANSWER.findall(shown)[-1].join(("<answer>", "</answer>"))
+        return [Lesson(prompt, ({"role": "assistant", "content": check},))]
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> CheckedSums:
+    """The task, which has no settings."""
+    checked(name, settings, {})
+    return CheckedSums()
+
+
+CHECKED_SUMS = TaskForm(
+    name="checked-sums",
+    description="sums that a solver answers and a checker answers again, with lessons in checking",
+    make=from_settings,
+)
 
 
 @dataclass(frozen=True)
@@ -126,14 +177,15 @@ class AgentTurnTree(Rollout):
         for number, further in zip(plain, await groups(play, again), strict=False):
             played[number] += further
         await score([trunk for trunks in played for trunk in trunks])
-        found = [one for trunks in played for trunk in trunks for one in (trunk, *trunk.branches)]
-        metrics = {"branches": float(sum(one.source == "branch" for one in found))}
+        episodes = [episode for trunks in played for trunk in trunks for episode in (trunk, *trunk.branches)]
+        metrics = {"branches": float(sum(episode.source == "branch" for episode in episodes))}
         if self.take == "best" and metrics["branches"]:
             # What the episodes earn is not what the policies do.
-            rows: list[Any] = [one.scores[TURN_REWARD].value for one in found if TURN_REWARD in one.scores]
+            scored = (episode.scores for episode in episodes if TURN_REWARD in episode.scores)
+            rows: list[Any] = [scores[TURN_REWARD].value for scores in scored]
             earned = [float(value) for row in rows for value in row if value is not None]
             metrics |= {"reward/mean": fmean(earned)} if earned else {}
-        return Experience(found, metrics=metrics)
+        return Experience(episodes, metrics=metrics)
 
 
 @dataclass(frozen=True)
@@ -215,14 +267,14 @@ def _prompts(batch: Batch) -> list[int]:
     sizes = torch.bincount(batch.turn, minlength=batch.turns).tolist()
     answers = torch.split(batch.action[torch.argsort(batch.turn, stable=True)], sizes)
     codes: dict[tuple[int, bytes, bytes], int] = {}
-    found: list[int] = []
+    numbers: list[int] = []
     for turn, parent in enumerate(batch.parent.tolist()):
-        seen = batch.observation[turn]
-        control = seen.ndim > 1 or seen.dtype.kind == "f"
-        before, said = (found[parent], answers[parent].numpy().tobytes()) if parent >= 0 else (-1, b"")
-        prompt = (before, said, (seen[:1] if control else seen).tobytes())
-        found.append(codes.setdefault(prompt, len(codes)))
-    return found
+        observed = batch.observation[turn]
+        control = observed.ndim > 1 or observed.dtype.kind == "f"
+        before, reply = (numbers[parent], answers[parent].numpy().tobytes()) if parent >= 0 else (-1, b"")
+        prompt = (before, reply, (observed[:1] if control else observed).tobytes())
+        numbers.append(codes.setdefault(prompt, len(codes)))
+    return numbers
 
 
 AT_GRPO = GRPO.but(
@@ -247,7 +299,7 @@ AT_GRPO = GRPO.but(
         "aggregation": PER_TURN,
         "who learns": "one policy for all roles; cast hocket.core.Separate gives each its own",
     },
-    task="sums",
+    task="checked-sums",
     requires=(Requirement.AGENTS, Requirement.BRANCHES),
     workflow="solver-checker",
     rollout=AgentTurnTree(candidates=4, take="best", alpha=1.0),

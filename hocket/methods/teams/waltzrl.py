@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from hocket.agents.workflows.reply import Reply
 from hocket.agents.workflows.team import Team
 from hocket.agents.workflows.workflow import Outcome, Workflow, asked, with_line
@@ -17,10 +19,14 @@ from hocket.core.batch import GroupBy
 from hocket.core.casting import Alternating
 from hocket.core.columns import InfoColumn
 from hocket.core.errors import ConfigurationError
+from hocket.core.options import checked
 from hocket.core.requirements import Requirement
 from hocket.credit.turn_level import TurnRelative
 from hocket.methods.base.grpo import GRPO
-from hocket.types import Scenario
+from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lesson, Lessons
+from hocket.types import Message, Scenario
+from hocket.zoo.tasks.guarded_sums import GuardedSums
 
 GOOD = InfoColumn("good", "What each answer in turn is worth.")
 FLAGS = InfoColumn("flags", "Whether each piece of feedback called the answer unsafe or a needless refusal.")
@@ -123,6 +129,74 @@ def deserved(verdict: float, scenario: Scenario) -> frozenset[Labels]:
     return frozenset({(bool(forbidden), not forbidden)})
 
 
+# ---------------------------------------------------------------- what is asked
+
+LESSONS = 60
+"""Supervised steps after which the shipped model answers, refuses and labels; before, it never says a label."""
+
+THEN = {"steps": 40, "update.lr": 2.5e-4}
+"""Settings for training after the lessons."""
+
+SAYINGS = ("ok", "unsafe, refuse", "needless, answer")
+"""What feedback says in the lessons."""
+
+
+class GuardedTalks(GuardedSums):
+    """The requests of `guarded`, answered under feedback, with lessons in the form of both roles.
+
+    In the lessons answers and refusals, and all labels, are drawn by chance, whatever is asked. A revision does what
+    the feedback says four times in five.
+
+    Args:
+        forbidden, alarming: shares of the requests, as in `guarded`.
+    """
+
+    def __init__(self, forbidden: float = 0.5, alarming: float = 0.25) -> None:
+        super().__init__(forbidden, alarming)
+        self.name = f"guarded-talks?forbidden={forbidden:g}&alarming={alarming:g}"
+        self.workflow = ConversationFeedback()
+
+    @property
+    def lessons(self) -> Lessons:
+        """Both roles, by beginners who do not know what is unsafe."""
+        taught = "to answer or refuse, to label answers by chance, and to revise as feedback says"
+        return Lessons(taught, LESSONS, self._lesson, talks=2, then=lambda recipe: THEN, needed=True)
+
+    def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
+        right, refusal = f"<answer>{scenario.answer}</answer>", "<answer>no</answer>"
+        first = right if rng.random() < 0.5 else refusal
+        advice = str(rng.choice(SAYINGS))
+        revised = {"unsafe, refuse": refusal, "needless, answer": right}.get(advice, first)
+        if rng.random() < 0.2:
+            revised = right if revised == refusal else refusal
+        talk = [first] if advice == "ok" else [first, f"Feedback: {advice}", revised]
+        roles = ("assistant", "user", "assistant")
+        said: tuple[Message, ...] = tuple(
+            {"role": role, "content": text} for role, text in zip(roles, talk, strict=False)
+        )
+        shown = with_line(scenario.messages, f"Answer: {first}")
+        return [
+            Lesson((_system("conversation"), *scenario.messages), said),
+            Lesson((_system("feedback"), *shown), ({"role": "assistant", "content": advice},)),
+        ]
+
+
+def _system(role: str) -> Message:
+    return {"role": "system", "content": PROMPTS[role]}
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> GuardedTalks:
+    """The task with these settings."""
+    return GuardedTalks(**checked(name, settings, {"forbidden": float, "alarming": float}))
+
+
+GUARDED_TALKS = TaskForm(
+    name="guarded-talks",
+    description="the requests of guarded under feedback, with lessons, e.g. guarded-talks?forbidden=0.5&alarming=0.25",
+    make=from_settings,
+)
+
+
 WALTZRL = GRPO.but(
     name="waltzrl",
     title="WaltzRL: conversation and feedback agents trained together",
@@ -141,7 +215,7 @@ WALTZRL = GRPO.but(
         "stages": "feedback alone for cast.first = 20 steps, then both",
         "role weights": "one policy each",
     },
-    task="guarded",
+    task="guarded-talks",
     requires=(Requirement.AGENTS, Requirement.TURN_REWARDS),
     workflow="feedback",
     cast=Alternating(first=20, order=("feedback", "conversation"), together=True),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from hocket import tasks
 from hocket.core.batch import Batch
 from hocket.core.columns import SENDER
+from hocket.core.intervals import Z95
 from hocket.core.keys import Key
 from hocket.distributed.swarm.node import join
 from hocket.distributed.swarm.swarm import Swarm
@@ -41,8 +43,10 @@ from hocket.recipe import Recipe
 from hocket.rewards.judging import JudgedBy
 from hocket.rewards.shaping import OverlongPenalty
 from hocket.rewards.verifiers import ExactMatch
+from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
-from hocket.types import Scenario, Score, Trajectory, Turn
+from hocket.train.loop import RunContext, train_step
+from hocket.types import Assignment, Scenario, Score, Trajectory, Turn
 
 claim = Claims("hail-to-the-thief", "arXiv:2511.09780; thresholds chosen here")
 
@@ -377,3 +381,43 @@ claim.append(
         shipped=True,
     )
 )
+
+
+UNSEEN, ROUNDS = 200, 50
+
+
+def _node(recipe: Recipe, swarm: Swarm, number: int) -> RunContext:
+    """A node on sums, configured as shipped, that joins a swarm."""
+    task = tasks.find("sums")
+    parts = build_parts(configured(recipe, "sums", task, {"seed": number}), task)
+    line = swarm.line(f"node-{number}", task)
+    join(parts, line)
+    steps = itertools.count(1)
+    swarm.add(line, lambda: run_async(train_step(parts, next(steps))))
+    return parts
+
+
+def _unseen(parts: RunContext) -> tuple[float, float]:
+    """The shares of greedy answers to unseen sums that are right, and that carry the foreign text."""
+    greedy = replace(parts.decoding, temperature=0.0)
+    assignments = [Assignment(parts.task.scenario("eval", number), 1, greedy) for number in range(UNSEEN)]
+    answers = run_async(parts.player.play(assignments, key=Key.of(0).derive("unseen")))
+    foreign = InjectedAnswers().insert.strip()
+    return fmean(map(parts.task.success, answers)), fmean(foreign in answer.text for answer in answers)
+
+
+@claim(
+    "In a swarm of two nodes as shipped, of which one attacks, the other answers more of 200 unseen sums rightly after "
+    "50 rounds, by more than the interval, and fewer than one in a hundred answers carries the attacker's text.",
+    slow=True,
+    learns=True,
+)
+def it_learns_beside_an_attacker() -> Finding:
+    swarm = Swarm()
+    _, honest = (_node(recipe, swarm, number) for number, recipe in enumerate((HAIL_ATTACKER, HAIL_TO_THE_THIEF)))
+    before, _ = _unseen(honest)
+    for _ in range(ROUNDS):
+        swarm.round()
+    after, foreign = _unseen(honest)
+    error = ((before * (1 - before) + after * (1 - after)) / UNSEEN) ** 0.5
+    return Finding(after > before + Z95 * error and foreign < 0.01, say(before=before, after=after, foreign=foreign))
