@@ -63,6 +63,7 @@ PICTURED = (
     "dmospeech-2",
     "gui-rcpo",
     "lpo-gui",
+    "rrvf",
     "table2latex-rl",
     "uav-vl-r1",
     "var-grpo",
