@@ -156,7 +156,6 @@ RRVF = GRPO.but(
     name="rrvf",
     title="RRVF: programs for pictures, learnt from renders",
     source="Chen et al., Learning Only with Images, arXiv:2507.20766 (abstract and the authors' README)",
-    family="generative",
     catalogue_ids=("rrvf",),
     axes=("reward", "rollout", "policy", "environment"),
     task="drawing",
