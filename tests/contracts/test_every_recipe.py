@@ -58,17 +58,19 @@ OWN_TASK = (
 )
 """They are paid for a form that needs a longer answer, or for two things, in the task that they are for."""
 PICTURED = (
+    "affordance-r1",
     "ar-grpo",
     "dmospeech-2",
     "gui-rcpo",
     "lpo-gui",
+    "rrvf",
     "table2latex-rl",
     "uav-vl-r1",
     "var-grpo",
     "videochat-r1",
     "vision-r1",
 )
-"""They read boxes, clicks, films, kinds, digits, symbols or tables, as only their own tasks have; claims train them."""
+"""They read boxes, clicks, films, parts, digits, symbols or tables, as only their own tasks have; claims train them."""
 ROUTING = ("camp-pvrp", "parco")
 """They need several vehicles, which only `routes` has; claims train them there."""
 SEARCHING = ("r1-searcher", "r1-searcher-retrieval", "search-r1", "tree-grpo")
