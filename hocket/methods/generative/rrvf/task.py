@@ -53,7 +53,8 @@ class Drawing(TextTask):
         return Scenario(name, (message,), code_of(program), seed=number)
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
-        return {**super().suggest(recipe), "steps": 60, "decoding.max_tokens": 32, "update.lr": 3e-4}
+        settings = {"model": "nano-vlm", "steps": 60, "decoding.max_tokens": 32, "update.lr": 3e-4}
+        return {**super().suggest(recipe), **settings}
 
     def verify(self, text: str, scenario: Scenario) -> float:
         return self._likeness(tagged(text), scenario)

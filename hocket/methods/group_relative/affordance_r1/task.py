@@ -141,7 +141,8 @@ class Affordances(TextTask):
         return Scenario(name, (message,), answer, {"space": [2 * SIDE * UNITS] * 2}, seed=number)
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
-        return {**super().suggest(recipe), "steps": 60, "decoding.max_tokens": LONGEST, "update.lr": 3e-4}
+        settings = {"model": "nano-vlm", "steps": 60, "decoding.max_tokens": LONGEST, "update.lr": 3e-4}
+        return {**super().suggest(recipe), **settings}
 
     def overlaps(self, text: str, scenario: Scenario, above: float = 0.0) -> float:
         """The mean overlap of matched parts over the larger number, those up to `above` counted as 0."""
