@@ -122,6 +122,7 @@ CENTRAL = tuple(READS)
 JOINT = {
     "ami": "choose a task of several agents",
     "black-box-marl-attacks": "task sums is none",
+    "dextrack": "use --task grip",
     "flickerfusion": "task sums is none",
     "follower": "use mapf:planned",
     "mats-lp": "use mapf:lifelong",
