@@ -356,4 +356,4 @@ def demonstrations_become_more_over_rounds() -> Finding:
     return Finding(holds, say(first=counts[0], second=counts[1], direct=direct))
 
 
-claim.shipped(DEXTRACK, "hooks")
+claim.shipped(DEXTRACK, "hooks", steps=4, sees=lambda run: {"demonstrations": run.mean("flywheel/demonstrations")})
