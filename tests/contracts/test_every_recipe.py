@@ -125,6 +125,7 @@ CENTRAL = tuple(READS)
 JOINT = {
     "ami": "choose a task of several agents",
     "black-box-marl-attacks": "task sums is none",
+    "dextrack": "use --task grip",
     "flickerfusion": "task sums is none",
     "follower": "use mapf:planned",
     "langtime": "use --task forecast",

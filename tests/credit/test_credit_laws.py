@@ -19,6 +19,7 @@ from hocket.core.columns import Column
 from hocket.core.components import from_plain, to_plain
 from hocket.credit.corrections import MaskedImportance, TruncatedImportance
 from hocket.credit.deviations import OverOthersDeviation, OverRawDeviation
+from hocket.credit.forced_decisions import TaughtToo
 from hocket.credit.gae import GAE
 from hocket.credit.group import GroupRelative, StepRelative
 from hocket.credit.kept_denominators import BoundedImportance, Counted
@@ -33,7 +34,6 @@ from hocket.methods.agents.igpo import GainRelative
 from hocket.methods.applications.compass_latent_search import BestOfGroup
 from hocket.methods.applications.langtime.method import RepeatedGAE
 from hocket.methods.applications.ospo import FleetRelative, StepReward
-from hocket.methods.applications.twinrl_vla.method import TaughtToo
 from hocket.methods.base.tpo import PairsBesideGold
 from hocket.methods.data_and_rollout.ar3po import WithoutReplayed
 from hocket.methods.data_and_rollout.arpo import SharedMean

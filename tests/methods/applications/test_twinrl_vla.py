@@ -9,7 +9,8 @@ import pytest
 
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
-from hocket.methods.applications.twinrl_vla.method import TWINRL_VLA, TaughtToo, TwinFirst
+from hocket.credit.forced_decisions import TaughtToo
+from hocket.methods.applications.twinrl_vla.method import TWINRL_VLA, TwinFirst
 from hocket.methods.applications.twinrl_vla.world import Reach, Starts
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts

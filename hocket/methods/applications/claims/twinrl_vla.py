@@ -12,16 +12,12 @@ import torch
 
 from hocket import tasks
 from hocket.core.keys import Key
+from hocket.credit.forced_decisions import TaughtToo
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.claims.shipped_check import configured
-from hocket.methods.applications.twinrl_vla.method import (
-    TWINRL_VLA,
-    Imitation,
-    TaughtToo,
-    TwinFirst,
-    informative,
-)
+from hocket.methods.applications.twinrl_vla.method import TWINRL_VLA, TwinFirst, informative
 from hocket.methods.applications.twinrl_vla.world import CELLS, LENGTH, SHOWN, Array, Reach, Starts, cells
+from hocket.objectives.imitation import Imitation
 from hocket.policies.control import ControlPolicy
 from hocket.rollout.joint import JointPlayer
 from hocket.train.aio import run_async

@@ -20,25 +20,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from hocket.core.batch import Batch, Level, Occurrences
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
-from hocket.credit.gae import GAE
+from hocket.credit.forced_decisions import TaughtToo
 from hocket.methods.applications.twinrl_vla.world import CELLS, LENGTH, SHOWN, Reach, Starts, cells
 from hocket.methods.base.ppo import PPO
-from hocket.objectives.aggregate import weights
+from hocket.objectives.imitation import Imitation
 from hocket.objectives.value import ValueLoss
 from hocket.rollout.joint import JointController, JointPlayer
-from hocket.stages import Credit, Hook, HookContext, Objective, Player, State
-from hocket.types import Assignment, Evaluation, Quantity, Terms, Trajectory
+from hocket.stages import Hook, HookContext, Player, State
+from hocket.types import Assignment, Trajectory
 
 HANDS = 0.2
 """The deviation of a person's actions."""
@@ -94,40 +92,6 @@ class GuidedPlayer(JointPlayer):
             for turn in trajectory.turns:
                 turn.forced = takes(np.asarray(turn.observation, np.float32))
         return trajectories
-
-
-@dataclass(frozen=True)
-class TaughtToo(Credit):
-    """Credit `of` the policy's own decisions; forced ones count too, with advantage 0, as a person's to be imitated."""
-
-    of: Credit = GAE(gamma=1.0, lam=0.95, whiten=True)
-
-    def __call__(self, batch: Batch) -> Occurrences:
-        occurrences = self.of(batch)
-        taught = batch.forced[occurrences.decision]
-        weight = torch.where(taught, torch.ones_like(occurrences.weight), occurrences.weight)
-        return replace(occurrences, weight=weight)
-
-
-@dataclass(frozen=True)
-class Imitation(Objective):
-    """Minimises -log pi(a | s) of forced decisions, which a person made, over the number of all decisions.
-
-    Attributes:
-        coefficient: its factor beside the loss of the policy's own decisions.
-    """
-
-    coefficient: float = 1.0
-
-    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.LOGP})
-    couples: ClassVar[Level] = Level.DECISION
-    idle_without_advantage: ClassVar[bool] = False
-
-    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        occurrences = batch.occurrences
-        value = -self.coefficient * now.logp[occurrences.decision]
-        taught = batch.forced[occurrences.decision].to(value.dtype)
-        return Terms(value, taught * weights(batch, "token-mean", dtype=value.dtype))
 
 
 @dataclass(frozen=True)
