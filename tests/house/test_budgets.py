@@ -12,9 +12,9 @@ CLAIMS, PACKAGE = ("claims",), (*TIERS, "claims")
 BUDGETS = [
     # Sizes of today, rounded up to hundreds. They fall; only a feature that users asked for raises them.
     pytest.param(("engine",), 87_400, id="engine"),  # The goal is 50,000.
-    pytest.param(GENERAL, 133_700, id="outside methods and zoo"),  # The goal is 86,000.
-    pytest.param(CLAIMS, 69_900, id="claims"),  # The goal is 40,000.
-    pytest.param(PACKAGE, 295_100, id="package"),  # The goal is 190,000.
+    pytest.param(GENERAL, 133_900, id="outside methods and zoo"),  # The goal is 86,000.
+    pytest.param(CLAIMS, 72_600, id="claims"),  # The goal is 40,000.
+    pytest.param(PACKAGE, 302_600, id="package"),  # The goal is 190,000.
 ]
 
 
