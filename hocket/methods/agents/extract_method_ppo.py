@@ -36,6 +36,7 @@ from hocket.rewards.code_tests import code_of
 from hocket.rewards.opinions import Opinions
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lesson, Lessons
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.types import Scenario, Trajectory
@@ -319,6 +320,16 @@ class ExtractMethod(TextTask):
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 96}
 
+    @property
+    def lessons(self) -> Lessons:
+        """The imitation that comes first: the demonstrations, flaws and all."""
+        taught = "how functions look after an extraction, half of them with a flaw"
+        return Lessons(taught, LESSONS, self._lesson, then=lambda recipe: THEN, needed=True)
+
+    def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
+        demonstration = scenario.metadata["demonstration"]
+        return [Lesson(scenario.messages, ({"role": "assistant", "content": demonstration},))]
+
     def verify(self, text: str, scenario: Scenario) -> float | None:
         return self._reward.verify(text, scenario)
 
@@ -335,6 +346,13 @@ class ExtractMethod(TextTask):
         """1 for a function that does the same with an extracted helper."""
         found = examined(trajectory.answer, trajectory.scenario, self._reward.sandbox)
         return float(found is not None and all(found.values()))
+
+
+LESSONS = 80
+"""Supervised steps after which the shipped model writes such pairs; before, it writes no program at all."""
+
+THEN = {"steps": 40, "update.lr": 2.5e-4, "evaluation.n": 100}
+"""Settings for training after the lessons."""
 
 
 def drawn(rng: np.random.Generator) -> tuple[str, str, str]:

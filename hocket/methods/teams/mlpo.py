@@ -7,17 +7,23 @@ under; the leader alone learns (`LeaderPeers`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from hocket.agents.workflows.reply import Reply
 from hocket.agents.workflows.team import Agent, Team
 from hocket.agents.workflows.workflow import Outcome, Workflow, asked, with_line
 from hocket.core.casting import Leading
 from hocket.core.columns import SAID, InfoColumn
+from hocket.core.options import checked
 from hocket.core.requirements import Requirement
 from hocket.methods.base.grpo import GRPO
+from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lesson, Lessons
 from hocket.types import Scenario
+from hocket.zoo.tasks.worked_sums import WorkedSums
 
 PEERS = InfoColumn("peers", "What each peer's first answer is worth.")
 
@@ -69,9 +75,58 @@ class LeaderPeers(Workflow):
         return await peer(f"The leader says: {answer}")
 
 
-def _listed(said: Sequence[Reply]) -> str:
+def _listed(said: Sequence[Reply | str]) -> str:
     """Answers of the peers, one a line."""
     return "\n".join(f"Peer {number}: {one}" for number, one in enumerate(said, start=1))
+
+
+LESSONS = 60
+"""Supervised steps after which the shipped model reads peers' answers; before, the lines confuse it."""
+
+THEN = {"steps": 40, "curriculum.prompts": 8, "update.lr": 2.5e-4, "evaluation.n": 100}
+"""Settings for training after the lessons."""
+
+
+class LedSums(WorkedSums):
+    """The problems of `worked-sums` for a leader and its peers, with lessons for the leader.
+
+    In the lessons one peer in two is right. The beginner works the sum out half of the time, and else says what any of
+    them says.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name, self.workflow = "led-sums", LeaderPeers()
+
+    @property
+    def lessons(self) -> Lessons:
+        """Answers to a question under which those of peers stand."""
+        taught = "to answer below others' answers, by work or by repeating one of them"
+        return Lessons(taught, LESSONS, self._lesson, schedule="cosine", then=lambda recipe: THEN, needed=True)
+
+    def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
+        worked, right = scenario.metadata["demonstration"], int(scenario.answer)
+        offsets = rng.choice((-10, -1, 0, 0, 1, 10), size=self.workflow.peers).tolist()
+        answers = [f"<answer>{right + offset}</answer>" for offset in offsets]
+        shown = [
+            answer if offset or rng.random() < 0.5 else worked for offset, answer in zip(offsets, answers, strict=True)
+        ]
+        reply = worked if rng.random() < 0.5 else str(rng.choice(answers))
+        prompt = with_line(scenario.messages, _listed(shown))
+        return [Lesson(prompt, ({"role": "assistant", "content": reply},))]
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> LedSums:
+    """The task, which has no settings."""
+    checked(name, settings, {})
+    return LedSums()
+
+
+LED_SUMS = TaskForm(
+    name="led-sums",
+    description="sums that a leader answers below its peers' answers, with lessons for the leader",
+    make=from_settings,
+)
 
 
 MLPO = GRPO.but(
@@ -90,7 +145,7 @@ MLPO = GRPO.but(
         "alone": "workflow setting alone: the share of questions without peers; 0",
         "warm start": "none; plan: [{recipe: sft, ..}, {recipe: mlpo, ..}] puts one before",
     },
-    task="sums",
+    task="led-sums",
     requires=(Requirement.AGENTS,),
     workflow="leader-peers",
     cast=Leading(),
