@@ -36,7 +36,7 @@ def alike(batch: Batch, threshold: float) -> Batch:
         if (scenario, name) not in joined:
             known = leaders.setdefault(scenario, [])
             leader = (
-                None if name.startswith("\0") else next((one for one in known if similar(one, name, threshold)), None)
+                None if name.startswith("\0") else next((key for key in known if similar(key, name, threshold)), None)
             )
             if leader is None and not name.startswith("\0"):
                 known.append(name)

@@ -43,8 +43,8 @@ def importance_ratios(batch: Batch, level: Grain) -> Tensor:
     difference = (proximal.values.detach().double() - behaviour.values.detach().double())[occurrences.decision]
     log_ratio = torch.where(known, difference, 0.0)
     if level == "sequence":
-        own = torch.where(occurrences.weight != 0, log_ratio, 0.0)
-        log_ratio = segment_sum(own, occurrences.trajectory, batch.trajectories)[occurrences.trajectory]
+        counted = torch.where(occurrences.weight != 0, log_ratio, 0.0)
+        log_ratio = segment_sum(counted, occurrences.trajectory, batch.trajectories)[occurrences.trajectory]
     return saturated_exp(log_ratio)
 
 
@@ -102,6 +102,6 @@ class MaskedImportance(Correction):
     def __call__(self, batch: Batch) -> Batch:
         """The batch with weights `[E]` float64."""
         ratio = importance_ratios(batch, self.level)
-        kept = (ratio >= self.low) & (ratio <= self.high)
-        factor = torch.where(kept, ratio if self.reweight else torch.ones_like(ratio), 0.0)
+        mask = (ratio >= self.low) & (ratio <= self.high)
+        factor = torch.where(mask, ratio if self.reweight else torch.ones_like(ratio), 0.0)
         return batch.credited(weight=batch.occurrences.weight.double() * factor)

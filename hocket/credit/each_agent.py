@@ -47,9 +47,9 @@ class EachAgent(Credit):
         weight = occurrences.weight.clone()
         for code in torch.unique(whose).tolist():
             mine = whose == code
-            given = self.credit(batch.restricted(mine))
-            advantage[mine] = given.advantage.double()
-            weight[mine] = given.weight.to(weight.dtype)
-            if target is not None and given.target is not None:
-                target[mine] = given.target.double()
+            credited = self.credit(batch.restricted(mine))
+            advantage[mine] = credited.advantage.double()
+            weight[mine] = credited.weight.to(weight.dtype)
+            if target is not None and credited.target is not None:
+                target[mine] = credited.target.double()
         return replace(occurrences, advantage=advantage, weight=weight, target=target)

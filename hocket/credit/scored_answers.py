@@ -15,12 +15,12 @@ from hocket.stages import Credit, Stateful
 
 def unscored(batch: Batch) -> Tensor:
     """Trajectories with scores, none of which has an opinion of them, `[N]` bool; none where there are no scores."""
-    given = [
+    scores = [
         s.values for name, s in batch.scores.items() if s.level is Level.TRAJECTORY and name not in REWARD.values()
     ]
-    if not given:
+    if not scores:
         return torch.zeros(batch.trajectories, dtype=torch.bool)
-    return torch.stack(given).isnan().all(0)
+    return torch.stack(scores).isnan().all(0)
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class WithoutUnscored(Credit):
         """The batch's occurrences with advantages `[E]` float64."""
         occurrences = batch.occurrences
         out = unscored(batch)[occurrences.trajectory]
-        given = self.of(
+        credited = self.of(
             batch.credited(weight=torch.where(out, torch.zeros_like(occurrences.weight), occurrences.weight))
         )
-        weight = torch.where(out, occurrences.weight.to(given.weight.dtype), given.weight)
-        return replace(given, advantage=torch.where(out, 0.0, given.advantage), weight=weight)
+        weight = torch.where(out, occurrences.weight.to(credited.weight.dtype), credited.weight)
+        return replace(credited, advantage=torch.where(out, 0.0, credited.advantage), weight=weight)

@@ -90,5 +90,5 @@ def simultaneous(batch: Batch) -> tuple[Tensor, int]:
         return torch.arange(len(occurrences)), len(occurrences)
     time = batch.time[occurrences.decision]
     pairs = occurrences.trajectory * (int(time.max()) + 1 if len(time) else 1) + time
-    found, index = torch.unique(pairs, return_inverse=True)
-    return index, len(found)
+    times, index = torch.unique(pairs, return_inverse=True)
+    return index, len(times)

@@ -210,10 +210,10 @@ class TurnAndOutcome(Credit):
         final = self._normalised(outcome, batch)
         credit = torch.where((turns == 1)[units.trajectory], alone[units.trajectory], final[units.trajectory])
         for place in range(int(turns.max()) - 1 if len(turns) else 0):
-            here = number == place
-            early = here & (turns[units.trajectory] > place + 1)
+            mask = number == place
+            early = mask & (turns[units.trajectory] > place + 1)
             rewards = torch.zeros(batch.trajectories, dtype=torch.float64)
-            rewards[units.trajectory[here]] = to_go[here]
+            rewards[units.trajectory[mask]] = to_go[mask]
             if self.form == "added":
                 bonus = self.coefficient * self._normalised(rewards, batch)
                 credit[early] += bonus[units.trajectory[early]]
@@ -231,9 +231,9 @@ class TurnAndOutcome(Credit):
         middle = centred(values[used], index, groups.size)
         if self.scale == "std":
             middle = scaled(middle, middle, index, groups.size, ddof=self.ddof, epsilon=self.epsilon)
-        found = torch.zeros_like(values)
-        found[used] = middle
-        return found
+        column = torch.zeros_like(values)
+        column[used] = middle
+        return column
 
 
 def _outcomes(batch: Batch) -> Tensor:

@@ -32,12 +32,12 @@ class Units(NamedTuple):
 
     def groups(self, by: GroupBy, batch: Batch) -> tuple[Tensor, int]:
         """The group number of each unit, `[M]`, and how many groups there are."""
-        found = by(batch)
-        if found.level is Level.TRAJECTORY:
-            return found.index[self.trajectory], found.size
+        grouping = by(batch)
+        if grouping.level is Level.TRAJECTORY:
+            return grouping.index[self.trajectory], grouping.size
         if self.turn is None:
             raise ValueError("whole trajectories cannot be grouped by columns of turns")
-        return found.index[self.turn], found.size
+        return grouping.index[self.turn], grouping.size
 
 
 def trajectory_units(batch: Batch) -> Units:
@@ -95,8 +95,8 @@ def agent_returns(batch: Batch, units: Units, gamma: float) -> Tensor:
     if REWARD[Level.TRAJECTORY] in batch.scores and len(index):
         last = torch.ones(len(index), dtype=torch.bool)
         last[:-1] = index[1:] != index[:-1]
-        whole = batch.scores[REWARD[Level.TRAJECTORY]].values.double()[units.trajectory[order]]
-        sorted_earned = sorted_earned + torch.where(last, whole, 0.0)
-    found = torch.zeros_like(earned)
-    found[order] = suffix_sum(sorted_earned, index, size, discount=gamma)
-    return found
+        outcome = batch.scores[REWARD[Level.TRAJECTORY]].values.double()[units.trajectory[order]]
+        sorted_earned = sorted_earned + torch.where(last, outcome, 0.0)
+    returns = torch.zeros_like(earned)
+    returns[order] = suffix_sum(sorted_earned, index, size, discount=gamma)
+    return returns

@@ -69,16 +69,16 @@ class Staged(Curriculum):
                 f"{members.size} or less"
             )
         stages = self._kept.of(members, self._sorted)
-        own = count if self.then is None else min(max(self._begun - asked, 0), count)
-        found = [members[self._place(stages, asked + number, key)] for number in range(own)]
-        if self.then is not None and own < count:
-            found += self.then(task, asked + own - self._begun, count - own, ledger, key)
-        return found
+        staged_count = count if self.then is None else min(max(self._begun - asked, 0), count)
+        scenarios = [members[self._place(stages, asked + number, key)] for number in range(staged_count)]
+        if self.then is not None and staged_count < count:
+            scenarios += self.then(task, asked + staged_count - self._begun, count - staged_count, ledger, key)
+        return scenarios
 
     def _sorted(self, members: PoolMembers) -> list[list[int]]:
         """The places of each stage."""
-        found = stages_of([self.difficulty(members[place]) for place in range(members.size)], self.stages)
-        return [[place for place, own in enumerate(found) if own == stage] for stage in range(self.stages)]
+        numbers = stages_of([self.difficulty(members[place]) for place in range(members.size)], self.stages)
+        return [[place for place, number in enumerate(numbers) if number == stage] for stage in range(self.stages)]
 
     @property
     def _begun(self) -> int:

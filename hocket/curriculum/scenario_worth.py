@@ -143,7 +143,7 @@ def mixed(
 
     Both are equally long prefixes of orders of the same members.
     """
-    ways, found = [iter(one.tolist()), iter(other.tolist())], dict[int, None]()
+    ways, order = [iter(one.tolist()), iter(other.tolist())], dict[int, None]()
     for second in (rng.random(len(one)) < share).tolist():
-        found[next(place for place in ways[second] if place not in found)] = None
-    return np.fromiter(found, np.int64, len(found))
+        order[next(place for place in ways[second] if place not in order)] = None
+    return np.fromiter(order, np.int64, len(order))

@@ -26,5 +26,5 @@ def variable(rewards: Mapping[int, Sequence[float]], *, threshold: float = 0.0, 
     scenarios are taken in order of their numbers. The result is in rising order, for `Chosen`.
     """
     spread = {number: sample_variance(reward) for number, reward in rewards.items()}
-    kept = sorted((number for number in spread if spread[number] > threshold), key=lambda n: (-spread[n], n))
-    return tuple(sorted(kept[: max(1, round(share * len(rewards)))]))
+    candidates = sorted((number for number in spread if spread[number] > threshold), key=lambda n: (-spread[n], n))
+    return tuple(sorted(candidates[: max(1, round(share * len(rewards)))]))

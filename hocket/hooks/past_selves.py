@@ -136,8 +136,8 @@ class PastSelves(Hook):
     def odds(self, won: Sequence[float]) -> list[float]:
         """How likely each snapshot is drawn, given the shares of games won against them."""
         weights = [(1.0 - share) ** self.hardness for share in won]
-        whole = sum(weights)
-        return [weight / whole for weight in weights] if whole > 0 else [1.0 / len(won)] * len(won)
+        total = sum(weights)
+        return [weight / total for weight in weights] if total > 0 else [1.0 / len(won)] * len(won)
 
     def visited(self, roles: Sequence[str], key: Key) -> list[str]:
         """The roles that guests take in an episode; none in the others."""
@@ -297,20 +297,20 @@ class PastSelves(Hook):
 
     def restore(self, state: State, run: HookContext) -> Pools:
         pools: Pools = {}
-        for name, kept in state.items():
+        for name, record in state.items():
             policy = run.trained[name]
             if isinstance(run.player, SeatsPolicies):
-                pools[name] = Pool([_copy_of(policy, past) for past in kept["selves"]], int(kept["entered"]))
-                pools[name].payoffs = [list(map(float, row)) for row in kept.get("payoffs", ())]
+                pools[name] = Pool([_copy_of(policy, past) for past in record["selves"]], int(record["entered"]))
+                pools[name].payoffs = [list(map(float, row)) for row in record.get("payoffs", ())]
                 continue
             actor = next(actor for actor in cast(TextPlayer, run.player).actors.values() if actor.policy == name)
-            pool = pools[name] = Pool(entered=int(kept["entered"]))
-            for one in kept["selves"]:
-                past = _taken(policy, actor, int(one["step"]))
-                past.games, past.won = float(one["games"]), float(one["won"])
+            pool = pools[name] = Pool(entered=int(record["entered"]))
+            for snapshot in record["selves"]:
+                past = _taken(policy, actor, int(snapshot["step"]))
+                past.games, past.won = float(snapshot["games"]), float(snapshot["won"])
                 with torch.no_grad():
                     for place, weight in _weights(past.policy, policy):
-                        weight.copy_(one["weights"][place])
+                        weight.copy_(snapshot["weights"][place])
                 pool.selves.append(past)
         return pools
 
@@ -369,10 +369,10 @@ def _taken(policy: Policy, actor: Actor, step: int) -> PastSelf:
 
 def _retaken(old: PastSelf, policy: Policy, step: int) -> PastSelf:
     """A new snapshot in the place of an old one, which is overwritten: engines and their memory stay."""
-    now = dict(policy.module.named_parameters())
+    weights = dict(policy.module.named_parameters())
     with torch.no_grad():
         for name, weight in _weights(old.policy, policy):
-            weight.copy_(now[name])
+            weight.copy_(weights[name])
     old.policy.version = policy.version
     assert old.actor is not None
     return PastSelf(step, old.policy, replace(old.actor, policy=_named(policy, step)))
@@ -396,5 +396,5 @@ def _won(trajectory: Trajectory, guests: Mapping[str, str], weights: Mapping[str
     earned = earned_by_role(trajectory, weights)
     roles = {turn.role or turn.agent for turn in trajectory.turns} | set(guests)
     theirs = sums.mean([earned.get(role, 0.0) for role in guests])
-    own = sums.mean([earned.get(role, 0.0) for role in sorted(roles - set(guests))] or [0.0])
-    return 0.5 if own == theirs else float(own > theirs)
+    ours = sums.mean([earned.get(role, 0.0) for role in sorted(roles - set(guests))] or [0.0])
+    return 0.5 if ours == theirs else float(ours > theirs)

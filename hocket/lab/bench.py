@@ -88,8 +88,8 @@ class TablePlayer:
 
     def _taught(self, assignment: Assignment, sample: int) -> Trajectory:
         """The scenario's demonstration (text or tokens) as an answer whose probability nobody recorded."""
-        said = assignment.scenario.metadata["demonstration"]
-        tokens = [int(token) for token in (self.encode(said) if isinstance(said, str) else said)]
+        answer = assignment.scenario.metadata["demonstration"]
+        tokens = [int(token) for token in (self.encode(answer) if isinstance(answer, str) else answer)]
         policy = self.policies[assignment.actor]
         rows = policy.path(int(assignment.scenario.metadata["question"]), tokens)
         taught = self._trajectory(assignment, sample, tokens, [], rows, policy)
@@ -106,7 +106,7 @@ class TablePlayer:
         policy: Tabular,
     ) -> Trajectory:
         question = int(assignment.scenario.metadata["question"])
-        whole = self.world.finished(tokens)
+        complete = self.world.finished(tokens)
         turn = Turn(
             agent="agent",
             policy="policy",
@@ -115,7 +115,7 @@ class TablePlayer:
             logp=np.array(logps, np.float32),
             version=np.full(len(tokens), policy.version, np.int64),
             forced=np.arange(len(tokens)) < len(assignment.prefix),
-            finish="stop" if whole else "length",
+            finish="stop" if complete else "length",
             text=self.world.written(question, tuple(tokens)),
             decoding=assignment.decoding,
         )
@@ -124,7 +124,7 @@ class TablePlayer:
             turn.extras.update(policy.masks(rows, tokens, turn.forced, way.temperature, way.mask))
         info = dict(self.world.info(question, tuple(tokens))) if self.world.info else {}
         return Trajectory(
-            assignment.scenario, [turn], sample=sample, truncated=not whole, source=assignment.source, info=info
+            assignment.scenario, [turn], sample=sample, truncated=not complete, source=assignment.source, info=info
         )
 
 
@@ -215,11 +215,11 @@ class Bench:
         """The entropy of whole answers in nats, mean over questions."""
         with torch.no_grad():
             logp = [self.policy.logp(question) for question in range(self.world.questions)]
-        return float(torch.stack([-(one.exp() * one).sum() for one in logp]).mean())
+        return float(torch.stack([-(row.exp() * row).sum() for row in logp]).mean())
 
     def reading(self) -> ExactFigures:
         return ExactFigures(self.done, self.success(), self.entropy(), self.expected(lambda _, answer: len(answer)))
 
     def first(self, success: float) -> int | None:
         """The step of the first reading with at least this success rate."""
-        return next((one.step for one in self.readings if one.success >= success), None)
+        return next((reading.step for reading in self.readings if reading.success >= success), None)

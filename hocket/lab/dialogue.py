@@ -52,10 +52,10 @@ class Hidden(Reward):
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float | None]:
         return [
             self.world.verdict(
-                question_of(one), tuple(int(token) for turn in one.turns for token in turn.action), hidden
+                question_of(trajectory), tuple(int(token) for turn in trajectory.turns for token in turn.action), hidden
             )
-            for one in trajectories
-            for hidden in (HIDDEN.get(one),)
+            for trajectory in trajectories
+            for hidden in (HIDDEN.get(trajectory),)
         ]
 
 
@@ -84,14 +84,14 @@ class DialoguePlayer(TablePlayer):
             draws = uniforms(word, np.array([len(tokens)], np.uint64))
             temperature = assignment.decoding.temperature
             token, logp, row = policy.draw(np.array([question]), [tokens], draws, temperature)
-            said = self.dialogue.reply(question, tuple(tokens), hidden)
-            if said is not None:
-                token = np.array([said])
+            reply = self.dialogue.reply(question, tuple(tokens), hidden)
+            if reply is not None:
+                token = np.array([reply])
                 logp = policy.forced(row, token, temperature)
             tokens.append(int(token[0]))
             logps.append(float(logp[0]))
             rows.append(int(row[0]))
-            imposed.append(said is not None)
+            imposed.append(reply is not None)
         trajectory = self._trajectory(assignment, sample, tokens, logps, rows, policy)
         trajectory.turns[0].forced = np.array(imposed)
         HIDDEN.write(trajectory, hidden)

@@ -139,20 +139,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--generations", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("drift.json"))
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    family, strategy, key = Bandits(), Strategy(), Key.of(given.seed).derive("discover")
+    family, strategy, key = Bandits(), Strategy(), Key.of(options.seed).derive("discover")
     began = time.perf_counter()
 
-    def told(generation: int, weights: Tensor) -> None:
-        if generation % 25 == 0 or generation == given.generations:
+    def report(generation: int, weights: Tensor) -> None:
+        if generation % 25 == 0 or generation == options.generations:
             learnt, none = compared(family, [strategy.penalty(weights[None]), None], 256, key.derive("validation"))
             print(f"generation {generation}: return {learnt:.3f}, without a drift {none:.3f}")
 
-    weights = strategy.run(family, given.generations, key, told)
+    weights = strategy.run(family, options.generations, key, report)
     inner, outer = strategy.unpacked(weights)
-    write_drift(given.out, inner, outer, generations=given.generations, seed=given.seed)
-    print(f"{given.out} written after {time.perf_counter() - began:.0f} s")
+    write_drift(options.out, inner, outer, generations=options.generations, seed=options.seed)
+    print(f"{options.out} written after {time.perf_counter() - began:.0f} s")
 
 
 if __name__ == "__main__":

@@ -65,11 +65,11 @@ def _row(
         "embedding": (embedding / np.linalg.norm(embedding)).tolist(),
         "truncated": bool(rng.random() < 0.1),
         "history": {"rewards": rng.random(2).tolist()},
-        "info": _told(number, length, right),
+        "info": _info(number, length, right),
     }
 
 
-def _told(number: int, length: int, right: bool) -> dict[str, Any]:
+def _info(number: int, length: int, right: bool) -> dict[str, Any]:
     """What rollouts and curricula would have written beside an answer: budgets, exits, forced answers, cut thoughts."""
     cut = {"tag": length - 1, "kept": length, "original": 2 * length, "reached": number % 3 > 0}
     return {

@@ -95,9 +95,9 @@ class EnumeratedGroups:
 
         `state` is what its stages remember.
         """
-        seen = inspect(recipe, {**document(rows), "state": state or {}})
+        result = inspect(recipe, {**document(rows), "state": state or {}})
         total = torch.zeros_like(self.policy.logits)
-        for number, gradient in zip(drawn, seen["gradient"], strict=False):
+        for number, gradient in zip(drawn, result["gradient"], strict=False):
             total -= torch.einsum("t,trv->rv", torch.tensor(gradient, dtype=torch.float64), self._slopes[number])
         return total.detach()
 

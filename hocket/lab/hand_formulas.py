@@ -1,7 +1,7 @@
 """Formulas counted anew from recorded rows, in float64 and apart from the library's own, to compare recipes with.
 
 def loss(answers):
-    return torch.cat([-(one.logp - one.old).exp() * one.advantage for one in answers]).mean(), {}
+    return torch.cat([-(answer.logp - answer.old).exp() * answer.advantage for answer in answers]).mean(), {}
 
 max(off(MINE, rows, loss) for rows in stale_rows("mine"))
 """
@@ -62,21 +62,21 @@ def stale_rows(
         rows = random_document(key, **{"gap": 0.6, "graded": number % 2 == 0, "samples": 5, **settings})["trajectories"]
         rng = key.derive("imposed").numpy()
         for place, row in enumerate(rows if masked else ()):
-            row["trained"] = [bool(place and one < 0.8) for one in rng.random(len(row["logp"]))]
+            row["trained"] = [bool(place and draw < 0.8) for draw in rng.random(len(row["logp"]))]
         yield rows
 
 
 def centred(members: Sequence[CountedAnswer]) -> list[float]:
     """Rewards less their mean."""
-    middle = fmean(one.reward for one in members)
-    return [one.reward - middle for one in members]
+    middle = fmean(member.reward for member in members)
+    return [member.reward - middle for member in members]
 
 
 def standardised(members: Sequence[CountedAnswer], ddof: int = 1, epsilon: float = 1e-6) -> list[float]:
     """Rewards less their mean, over their deviation + epsilon; 0 of one member alone."""
     apart = centred(members)
-    spread = (sum(one**2 for one in apart) / max(1, len(apart) - ddof)) ** 0.5
-    return [one / (spread + epsilon) for one in apart]
+    spread = (sum(value**2 for value in apart) / max(1, len(apart) - ddof)) ** 0.5
+    return [value / (spread + epsilon) for value in apart]
 
 
 def clipped(
@@ -84,9 +84,9 @@ def clipped(
 ) -> tuple[Tensor, dict[str, float]]:
     """GRPO's loss: the mean over answers of that of min(r A, clip(r) A), plus `kl` times k3 to the reference."""
     parts = []
-    for one in answers:
-        ratio, apart = (one.logp - one.old).exp(), one.ref - one.logp
-        gain = torch.minimum(ratio * one.advantage, ratio.clamp(1 - low, 1 + high) * one.advantage)
+    for answer in answers:
+        ratio, apart = (answer.logp - answer.old).exp(), answer.ref - answer.logp
+        gain = torch.minimum(ratio * answer.advantage, ratio.clamp(1 - low, 1 + high) * answer.advantage)
         parts.append((kl * (apart.exp() - apart - 1) - gain).mean())
     return torch.stack(parts).mean(), {}
 
@@ -106,20 +106,20 @@ def off(
     leaves = [torch.tensor(row["logp"], dtype=torch.float64, requires_grad=True) for row in rows]
     answers = [_counted(row, leaf) for row, leaf in zip(rows, leaves, strict=True)]
     by_group: dict[str, list[int]] = {}
-    for place, one in enumerate(answers):
-        by_group.setdefault(one.row["group"], []).extend([place] * bool(one.where.any()))
+    for place, answer in enumerate(answers):
+        by_group.setdefault(answer.row["group"], []).extend([place] * bool(answer.where.any()))
     gaps = [0.0]
     for places in filter(None, by_group.values()):
         for place, value in zip(places, credit([answers[place] for place in places]), strict=True):
-            given = torch.tensor(made["advantages"][place], dtype=torch.float64)[answers[place].where]
-            wanted = torch.as_tensor(value, dtype=torch.float64).detach().expand(len(given))
+            actual = torch.tensor(made["advantages"][place], dtype=torch.float64)[answers[place].where]
+            wanted = torch.as_tensor(value, dtype=torch.float64).detach().expand(len(actual))
             answers[place] = replace(answers[place], advantage=wanted)
-            gaps.append(float((given - wanted).abs().max()))
-    total, metrics = loss([one for one in answers if one.where.any()])
+            gaps.append(float((actual - wanted).abs().max()))
+    total, metrics = loss([answer for answer in answers if answer.where.any()])
     slopes = torch.autograd.grad(total, leaves, allow_unused=True)
-    for leaf, slope, given in zip(leaves, slopes, made["gradient"], strict=True):
+    for leaf, slope, actual in zip(leaves, slopes, made["gradient"], strict=True):
         wanted = torch.zeros_like(leaf) if slope is None else slope
-        gaps.append(float((torch.tensor(given, dtype=torch.float64) - wanted).detach().abs().max()))
+        gaps.append(float((torch.tensor(actual, dtype=torch.float64) - wanted).detach().abs().max()))
     gaps += [abs(float(made["metrics"][name]) - float(value)) for name, value in metrics.items()]
     return max(*gaps, abs(float(made["loss"]) - float(total.detach())))
 
@@ -129,8 +129,8 @@ def _counted(row: Mapping[str, Any], leaf: Tensor) -> CountedAnswer:
     where = torch.tensor(row.get("trained", [True] * len(leaf)))
 
     def column(*names: str) -> Tensor:
-        found = next((row[name] for name in names if row.get(name) is not None), [0.0] * len(leaf))
-        return torch.tensor(found, dtype=torch.float64)[where]
+        numbers = next((row[name] for name in names if row.get(name) is not None), [0.0] * len(leaf))
+        return torch.tensor(numbers, dtype=torch.float64)[where]
 
     old, behaviour = column("logp_proximal", "logp_behaviour", "logp"), column("logp_behaviour", "logp")
     reward, logp = float(sum(row["scores"].values())), leaf[where]

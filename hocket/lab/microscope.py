@@ -33,9 +33,9 @@ def inspect(recipe: Recipe, document: Mapping[str, Any]) -> dict[str, Any]:
     """
     read = RecordedBatch(document)
     _check_fields(recipe, read)
-    told = dict(document.get("state", {}))
-    batch = read.batch.but(step=int(told.pop("step", 1)), progress=float(told.pop("progress", 0.0)))
-    memory = {**recipe.init(), **told}
+    state = dict(document.get("state", {}))
+    batch = read.batch.but(step=int(state.pop("step", 1)), progress=float(state.pop("progress", 0.0)))
+    memory = {**recipe.init(), **state}
     if Column.PROXIMAL in recipe.reads and "proximal" not in batch.logp:
         # Before the first update the learner's own log-probs are the current ones.
         known = torch.ones_like(read.logp, dtype=torch.bool)
@@ -47,32 +47,32 @@ def inspect(recipe: Recipe, document: Mapping[str, Any]) -> dict[str, Any]:
             leaves[quantity] = column.clone().requires_grad_()
     if read.score is not None:
         leaves[Quantity.SCORE] = read.score[:, None].clone().requires_grad_()
-    now = Evaluation(**{quantity.value: leaf for quantity, leaf in leaves.items()})
-    terms = recipe.loss(now, batch)
+    evaluation = Evaluation(**{quantity.value: leaf for quantity, leaf in leaves.items()})
+    terms = recipe.loss(evaluation, batch)
     loss = torch.stack([term.total() for term in terms]).sum()
     gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True) if loss.requires_grad else ()
-    found = {q: g for q, g in zip(leaves, gradients, strict=False) if g is not None}
-    seen = batch.occurrences
+    slopes = {q: g for q, g in zip(leaves, gradients, strict=False) if g is not None}
+    occurrences = batch.occurrences
     result = {
         "recipe": recipe.name,
         "loss": float(loss.detach()),
-        "advantages": read.by_trajectory(seen.advantage),
-        "gradient": read.by_trajectory(found.get(Quantity.LOGP, torch.zeros_like(read.logp))[seen.decision]),
-        "weight": read.by_trajectory(seen.weight),
-        "kept": [any(weight != 0 for weight in row) for row in read.by_trajectory(seen.weight)],
+        "advantages": read.by_trajectory(occurrences.advantage),
+        "gradient": read.by_trajectory(slopes.get(Quantity.LOGP, torch.zeros_like(read.logp))[occurrences.decision]),
+        "weight": read.by_trajectory(occurrences.weight),
+        "kept": [any(weight != 0 for weight in row) for row in read.by_trajectory(occurrences.weight)],
         "metrics": {name: float(value) for term in terms for name, value in term.metrics.items()},
     }
     for quantity in (Quantity.VALUE, Quantity.ENTROPY):
-        if quantity in found:
-            result[f"gradient_{quantity.value}"] = read.by_trajectory(found[quantity][seen.decision])
-    if Quantity.SCORE in found:
-        result["gradient_score"] = read.by_trajectory(found[Quantity.SCORE][seen.decision, 0])
+        if quantity in slopes:
+            result[f"gradient_{quantity.value}"] = read.by_trajectory(slopes[quantity][occurrences.decision])
+    if Quantity.SCORE in slopes:
+        result["gradient_score"] = read.by_trajectory(slopes[Quantity.SCORE][occurrences.decision, 0])
     return result
 
 
 def relation(left: Mapping[str, Any], right: Mapping[str, Any], tolerance: float = 1e-9) -> str:
     """How two recipes' gradients lie: `equal`, `proportional (x 0.5)` or `different`."""
-    a, b = (torch.tensor([v for row in one["gradient"] for v in row], dtype=torch.float64) for one in (left, right))
+    a, b = (torch.tensor([v for row in side["gradient"] for v in row], dtype=torch.float64) for side in (left, right))
     scale = max(float(a.abs().max()), float(b.abs().max()), 1e-300)
     if float((a - b).abs().max()) <= tolerance * scale:
         return "equal"
@@ -85,10 +85,10 @@ def relation(left: Mapping[str, Any], right: Mapping[str, Any], tolerance: float
 def record(episodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A run's recorded episodes as a document for the microscope; episodes without log-probs are left out."""
     rows = [_recorded(number, episode) for number, episode in enumerate(episodes)]
-    found = [row for row in rows if row is not None]
-    if not found:
+    sampled = [row for row in rows if row is not None]
+    if not sampled:
         raise HocketError("this step recorded no sampled episodes, so there is no batch to look at")
-    return {"version": 1, "trajectories": found}
+    return {"version": 1, "trajectories": sampled}
 
 
 def _recorded(number: int, episode: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -103,7 +103,7 @@ def _recorded(number: int, episode: Mapping[str, Any]) -> dict[str, Any] | None:
         "token_scores": {
             name: value
             for name, value in episode["scores"].items()
-            if isinstance(value, list) and name not in per_turn and any(one is not None for one in value)
+            if isinstance(value, list) and name not in per_turn and any(score is not None for score in value)
         },
         "turn_scores": [turn.get("rewards") or {} for turn in turns],
         "logp": [value for turn in turns for value in turn["logp"]],
@@ -114,24 +114,24 @@ def _recorded(number: int, episode: Mapping[str, Any]) -> dict[str, Any] | None:
         **({"state": [turn["state"] for turn in turns]} if all(turn.get("state") for turn in turns) else {}),
         "text": turns[-1].get("text", "") if turns else "",
         "label": episode.get("label"),
-        "info": _told(episode),
+        "info": _info(episode),
         "truncated": bool(episode.get("truncated")),
         "source": episode.get("source", "own"),
     }
 
 
-def _told(episode: Mapping[str, Any]) -> dict[str, Any]:
-    """What training told the stages about a trajectory besides scores: columns of `Batch.info`."""
+def _info(episode: Mapping[str, Any]) -> dict[str, Any]:
+    """What training gave the stages of a trajectory besides scores: columns of `Batch.info`."""
     scenario = episode["scenario"]
-    told = {
+    info = {
         **episode.get("info", {}),
         METADATA.name: scenario.get("metadata") or {},
         ORIGIN.name: scenario.get("origin"),
         FEEDBACK.name: episode.get("feedback") or {},
     }
     if all(turn.get("token_texts") for turn in episode["turns"]):
-        told[TOKEN_TEXTS.name] = [text for turn in episode["turns"] for text in turn["token_texts"]]
-    return told
+        info[TOKEN_TEXTS.name] = [text for turn in episode["turns"] for text in turn["token_texts"]]
+    return info
 
 
 def _check_fields(recipe: Recipe, read: RecordedBatch) -> None:
@@ -172,7 +172,7 @@ class RecordedBatch:
         if len(self._place) < len(self.rows):
             raise ConfigurationError("two trajectories have one id; ids must differ")
         self._visits = self._decisions()
-        decisions = [(n, p) for n, visit in enumerate(self._visits) for p, own in enumerate(visit) if own[1]]
+        decisions = [(n, p) for n, visit in enumerate(self._visits) for p, entry in enumerate(visit) if entry[1]]
         self._owner = decisions
         self.logp = self._column("logp")
         self.score = self._column("score") if self._given("score") else None
@@ -205,9 +205,9 @@ class RecordedBatch:
                         f"and itself {len(row['logp'])}"
                     )
                 shared = [(d, False) for d, _ in above[:length]]
-            own = [(count + i, True) for i in range(len(row["logp"]) - len(shared))]
-            count += len(own)
-            visits[number] = shared + own
+            added = [(count + i, True) for i in range(len(row["logp"]) - len(shared))]
+            count += len(added)
+            visits[number] = shared + added
             return visits[number]
 
         for number in range(len(self.rows)):
@@ -220,8 +220,8 @@ class RecordedBatch:
         column = torch.zeros(total, dtype=dtype)
         for number, position in self._owner:
             values = self.rows[number].get(name)
-            given = default(number, position) if values is None else values[position]
-            column[self._visits[number][position][0]] = given
+            value = default(number, position) if values is None else values[position]
+            column[self._visits[number][position][0]] = value
         return column
 
     def _given(self, name: str) -> bool:
@@ -297,25 +297,25 @@ class RecordedBatch:
     def _under(self, name: str) -> Tensor:
         column = torch.zeros(len(self.logp), dtype=torch.float64)
         for number, position in self._owner:
-            given = (self.rows[number].get("logp_under") or {}).get(name)
-            if given is None:
+            values = (self.rows[number].get("logp_under") or {}).get(name)
+            if values is None:
                 raise ConfigurationError(
                     f"trajectory {self.rows[number]['id']} lacks logp_under.{name}, others have it"
                 )
-            column[self._visits[number][position][0]] = given[position]
+            column[self._visits[number][position][0]] = values[position]
         return column
 
     # ------------------------------------------------------------ turns
 
     def _turns(self) -> tuple[Tensor, list[tuple[int, int]]]:
         """The turn of each decision `[T]`, and the turns as (trajectory that brought it, number within it)."""
-        found: dict[tuple[int, int], int] = {}
+        turns: dict[tuple[int, int], int] = {}
         turn_of = torch.zeros(len(self.logp), dtype=torch.long)
         for number, position in self._owner:
             named = self.rows[number].get("turn")
             key = (number, 0 if named is None else int(named[position]))
-            turn_of[self._visits[number][position][0]] = found.setdefault(key, len(found))
-        return turn_of, list(found)
+            turn_of[self._visits[number][position][0]] = turns.setdefault(key, len(turns))
+        return turn_of, list(turns)
 
     def _of_turn(self, number: int, turn: int, name: str, default: str) -> str:
         values = self.rows[number].get(name)
@@ -333,9 +333,9 @@ class RecordedBatch:
             values = [_number(row["scores"].get(name)) for row in self.rows]
             scores[name] = LevelScores(Level.TRAJECTORY, torch.tensor(values, dtype=torch.float64))
         for name in dict.fromkeys(n for row in self.rows for turn in row.get("turn_scores") or () for n in turn):
-            given = [(self.rows[n].get("turn_scores") or []) for n, _ in turns]
+            per_turn = [(self.rows[n].get("turn_scores") or []) for n, _ in turns]
             values = [
-                _number(g[t].get(name)) if t < len(g) else torch.nan for g, (_, t) in zip(given, turns, strict=True)
+                _number(g[t].get(name)) if t < len(g) else torch.nan for g, (_, t) in zip(per_turn, turns, strict=True)
             ]
             scores[_apart(name, scores, "turn")] = LevelScores(Level.TURN, torch.tensor(values, dtype=torch.float64))
         for name in dict.fromkeys(n for row in self.rows for n in row.get("token_scores") or {}):

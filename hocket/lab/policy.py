@@ -170,8 +170,8 @@ class Tabular:
         """Log-probs of imposed tokens in contexts `rows`, `[M]`."""
         with torch.no_grad():
             logp = torch.log_softmax(self.logits[rows] / (temperature or 1.0), -1).numpy()
-        found: NDArray[np.float32] = logp[np.arange(len(rows)), tokens].astype(np.float32)
-        return found
+        log_probs: NDArray[np.float32] = logp[np.arange(len(rows)), tokens].astype(np.float32)
+        return log_probs
 
     # ------------------------------------------------------------ learning
 
@@ -236,7 +236,7 @@ class Tabular:
         return logp
 
     def _observed(self, batch: Batch) -> Tensor:
-        return torch.from_numpy(np.concatenate([np.asarray(seen, np.int64) for seen in batch.observation]))
+        return torch.from_numpy(np.concatenate([np.asarray(rows, np.int64) for rows in batch.observation]))
 
     def final_values(self, batch: Batch) -> Tensor:
         return torch.zeros(batch.trajectories, dtype=torch.float64)
@@ -252,6 +252,6 @@ class Tabular:
         torch.save(self._module.state_dict() | {"copies": self._module.copies}, folder / "table.pt")
 
     def load(self, folder: Path) -> None:
-        found = torch.load(folder / "table.pt", weights_only=True)
-        self._module.copies = found.pop("copies", {})
-        self._module.load_state_dict(found)
+        state = torch.load(folder / "table.pt", weights_only=True)
+        self._module.copies = state.pop("copies", {})
+        self._module.load_state_dict(state)

@@ -1,11 +1,11 @@
 """Workflows on tables: any team, played by the player of any run and trained by its training step, in milliseconds.
 
-Tokens are whole words, and a policy is a table of logits, a row for everything an agent may have been told:
+Tokens are whole words, and a policy is a table of logits, a row for each conversation that an agent may see:
 
     bench = TalkBench(workflow=Duet(), scenarios=[Scenario("a", "red")], words=("red", "blue"), recipe=GRPO)
     bench.run(100).success()
 
-Observations are one token each, the number of what was told, so that the learner finds the row again.
+Observations are one token each, the number of the conversation, so that the learner finds the row again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ View = Callable[[tuple[Message, ...]], Hashable]
 """What of a conversation a policy sees: conversations with equal views share a row."""
 
 Prior = Callable[[tuple[Message, ...], tuple[str, ...]], Sequence[float] | Mapping[str, float] | None]
-"""Logits before training, from the conversation and the words said already; by word, the others 0; None is all 0."""
+"""Logits before training, from the conversation and the turn's words so far; by word, the others 0; None is all 0."""
 
 SHARED = "policy"
 
@@ -65,7 +65,7 @@ def everything(messages: tuple[Message, ...]) -> Hashable:
 
 
 class WordChat:
-    """Stands where `Chat` does. Ids below `len(words)` are words, the next one ends a turn, others name what was told.
+    """Stands where `Chat` does. Ids below `len(words)` are words, the next one ends a turn, others name conversations.
 
     Args:
         words: the vocabulary. view: what of a conversation counts.
@@ -77,14 +77,14 @@ class WordChat:
         self.stops: Tokens = (self.end_of_turn,)
         self._view = view
         self._codes: dict[Hashable, int] = {}
-        self._told: list[tuple[Message, ...]] = []
+        self._conversations: list[tuple[Message, ...]] = []
 
     def opening(self, messages: Sequence[Message], tools: Tools | None = None) -> Tokens:
         """The id of a conversation, as the view sees it."""
-        seen = tuple(messages)
-        code = self._codes.setdefault(self._view(seen), len(self._codes))
-        if code == len(self._told):
-            self._told.append(seen)
+        conversation = tuple(messages)
+        code = self._codes.setdefault(self._view(conversation), len(self._codes))
+        if code == len(self._conversations):
+            self._conversations.append(conversation)
         return (self.end_of_turn + 1 + code,)
 
     def grown(
@@ -101,7 +101,7 @@ class WordChat:
 
     def told(self, token: int) -> tuple[Message, ...]:
         """The first conversation that an observation's id stands for."""
-        return self._told[token - self.end_of_turn - 1]
+        return self._conversations[token - self.end_of_turn - 1]
 
     def demonstration(
         self, answer: str | Message, history: Sequence[Message] = (), tools: Tools | None = None
@@ -118,7 +118,7 @@ class WordChat:
         return " ".join(self.words[int(token)] for token in response if int(token) < len(self.words))
 
     def render(self, tokens: Sequence[int]) -> str:
-        """Words as text; what was told is passed over."""
+        """Words as text; ids of conversations are passed over."""
         return self.reply_text(tokens)
 
     def encode(self, text: str, after: Sequence[int] = ()) -> Tokens:
@@ -127,22 +127,22 @@ class WordChat:
         Raises:
             HocketError: when no word fits.
         """
-        found: list[int] = []
+        tokens: list[int] = []
         left = text.strip()
         while left:
             fitting = [n for n, word in enumerate(self.words) if (left + " ").startswith(word + " ")]
             if not fitting:
                 raise HocketError(f"no word of this bench begins {left!r}")
-            found.append(max(fitting, key=lambda n: len(self.words[n])))
-            left = left[len(self.words[found[-1]]) :].strip()
-        return tuple(found)
+            tokens.append(max(fitting, key=lambda n: len(self.words[n])))
+            left = left[len(self.words[tokens[-1]]) :].strip()
+        return tuple(tokens)
 
 
 # ---------------------------------------------------------------- the policy
 
 
 class ContextRows:
-    """Which row belongs to what was told and said, and its logits before training. Copies of a policy share it."""
+    """The row of a conversation with a turn's words so far, and logits before training; copies of a policy share it."""
 
     def __init__(self, chat: WordChat, actions: int, capacity: int, prior: Prior | None) -> None:
         self.chat, self.actions, self.capacity = chat, actions, capacity
@@ -183,7 +183,7 @@ class LookupTable(nn.Module):
 
 
 class LookupPolicy:
-    """A softmax over words for everything an agent may be told; see `hocket.stages.Policy`."""
+    """A softmax over words for every conversation that an agent may see; see `hocket.stages.Policy`."""
 
     granularity = Level.TRAJECTORY
     twice_differentiable = True
@@ -204,9 +204,9 @@ class LookupPolicy:
     def probabilities(self, *messages: Message | str, said: Sequence[str] = (), system: str | None = None) -> Tensor:
         """Of each word (the end of turn last, where there is one) after a conversation, `[V]`, detached."""
         chat = self.rows.chat
-        told: list[Message] = [] if system is None else [{"role": "system", "content": system}]
-        told += [{"role": "user", "content": m} if isinstance(m, str) else m for m in messages]
-        row = self.rows.row(chat.opening(told)[-1], tuple(chat.words.index(word) for word in said))
+        conversation: list[Message] = [] if system is None else [{"role": "system", "content": system}]
+        conversation += [{"role": "user", "content": m} if isinstance(m, str) else m for m in messages]
+        row = self.rows.row(chat.opening(conversation)[-1], tuple(chat.words.index(word) for word in said))
         with torch.no_grad():
             return self.logp(torch.tensor([row]))[0].exp()
 
@@ -255,14 +255,14 @@ class LookupPolicy:
         return lambda chosen: self.logp(rows[chosen]).detach()
 
     def _rows_of(self, batch: Batch, decisions: Tensor) -> Tensor:
-        """The row of each of `decisions` `[K]`: what the turn was told, and its words before."""
+        """The row of each of `decisions` `[K]`: the conversation before the turn, and its words so far."""
         starts = _starts(batch)
         turn, action = batch.turn[decisions].tolist(), batch.action.tolist()
-        found = [
+        rows = [
             self.rows.row(int(batch.observation[of][-1]), tuple(action[starts[of] : place]))
             for place, of in zip(decisions.tolist(), turn, strict=True)
         ]
-        return torch.tensor(found, dtype=torch.long)
+        return torch.tensor(rows, dtype=torch.long)
 
     def final_values(self, batch: Batch) -> Tensor:
         return torch.zeros(batch.trajectories, dtype=torch.float64)
@@ -295,7 +295,7 @@ class LookupEngine:
     """Answers at once from a table; see `hocket.engine.requests.Engine`.
 
     Args:
-        policy: whom to sample from. length: the most words of a turn; without an end-of-turn word, exactly so many.
+        policy: sampled from. length: the most words of a turn; without an end-of-turn word, exactly so many.
     """
 
     def __init__(self, policy: LookupPolicy, length: int, draw: Draw | None = None) -> None:
@@ -345,11 +345,11 @@ class LookupEngine:
                 best.append(np.argsort(-logp, kind="stable")[: request.decoding.alternatives])
                 best_logp.append(logp[best[-1]])
             logps.append(float(logp[token]))
-        whole = len(tokens) == self.length or chat.ended(tokens) or self._stopped(tokens, request)
+        complete = len(tokens) == self.length or chat.ended(tokens) or self._stopped(tokens, request)
         return Sample(
             tokens=np.array(tokens, np.int64),
             logp=np.array(logps, np.float32),
-            finish="stop" if whole else "length",
+            finish="stop" if complete else "length",
             version=self.policy.version,
             forced=np.arange(len(tokens)) < len(request.prefix),
             extras={
@@ -377,7 +377,7 @@ class LookupEngine:
 
 
 Draw = Callable[[NDArray[np.float64], Request, int], int]
-"""Chooses a word, given the log-probs of all `[V]`, the request, and how many words were said."""
+"""Chooses a word, given the log-probs of all `[V]`, the request, and how many words the turn has."""
 
 
 def drawn(logp: NDArray[np.float64], request: Request, place: int) -> int:
@@ -444,7 +444,7 @@ class TalkBench:
 
     Attributes:
         workflow: what plays. scenarios: asked in turn, all in every step unless `prompts` says how many.
-        words: what may be said; `""` needs no place among them. recipe: the method; its cast says who plays whom.
+        words: the vocabulary; `""` needs no place among them. recipe: the method, with its cast.
         length: words of a turn at most. ends: whether a turn may end before (a further word of the policies).
         view: what of a conversation a policy sees. prior: logits before training, by policy or for all.
         roles: policies by role, where the cast does not say. recipes: of single policies. frozen: policies that only
@@ -532,13 +532,13 @@ class TalkBench:
     def play(self, samples: int = 1, *, greedy: bool = False, seed: int = 0) -> list[Trajectory]:
         """Plays every scenario `samples` times without learning; scores are those the workflow gives."""
         decoding = replace(self.parts.decoding, temperature=0.0 if greedy else self.temperature)
-        asked = [Assignment(scenario, samples=samples, decoding=decoding) for scenario in self.scenarios]
-        return run_async(self.player.play(asked, key=Key.of(self.seed).derive("look", seed)))
+        assignments = [Assignment(scenario, samples=samples, decoding=decoding) for scenario in self.scenarios]
+        return run_async(self.player.play(assignments, key=Key.of(self.seed).derive("look", seed)))
 
     def success(self, samples: int = 50, *, greedy: bool = False, seed: int = 0) -> float:
         """The mean measure of fresh plays."""
-        found = [self.parts.task.success(one) for one in self.play(samples, greedy=greedy, seed=seed)]
-        return sum(found) / len(found)
+        measures = [self.parts.task.success(trajectory) for trajectory in self.play(samples, greedy=greedy, seed=seed)]
+        return sum(measures) / len(measures)
 
     def outcomes(self, scenario: Scenario, key: Key | None = None) -> Iterator[tuple[float, Trajectory]]:
         """Every possible play of a scenario with its probability, the workflow's own draws being those of `key`.
@@ -554,8 +554,8 @@ class TalkBench:
                 for role, actor in self.player.actors.items()
             }
             player = replace(self.player, actors=actors)
-            asked = Assignment(scenario, decoding=self.parts.decoding)
-            (trajectory,) = run_async(player.play([asked], key=key or Key.of(self.seed)))
+            assignment = Assignment(scenario, decoding=self.parts.decoding)
+            (trajectory,) = run_async(player.play([assignment], key=key or Key.of(self.seed)))
             yield float(np.exp(walk.logp)), trajectory
 
     def expected(self, measure: Callable[[Trajectory], float] = total, key: Key | None = None) -> float:
@@ -572,16 +572,16 @@ class _Walk:
 
     def __init__(self, script: tuple[int, ...], waiting: list[tuple[int, ...]]) -> None:
         self._script, self._waiting = script, waiting
-        self._said: list[int] = []
+        self._tokens: list[int] = []
         self.logp = 0.0
 
     def __call__(self, logp: NDArray[np.float64], request: Request, place: int) -> int:
-        if len(self._said) < len(self._script):
-            token = self._script[len(self._said)]
+        if len(self._tokens) < len(self._script):
+            token = self._script[len(self._tokens)]
         else:
             possible = [n for n in range(len(logp)) if np.isfinite(logp[n])]
             token = possible[0]
-            self._waiting.extend((*self._said, other) for other in possible[1:])
-        self._said.append(token)
+            self._waiting.extend((*self._tokens, other) for other in possible[1:])
+        self._tokens.append(token)
         self.logp += float(logp[token])
         return token

@@ -29,13 +29,13 @@ class InstructedPolicy:
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
     ) -> list[CaseResult]:
-        found = []
+        results = []
         for case in cases:
             kind, prompt = case % self.kinds, texts.prompts.get("policy", "")
             right = f"Rule {kind}." in prompt and f"Myth {kind}." not in prompt
-            said = CaseResult(case, 0, float(right), 1, f"A case of kind {kind}.", "", "so" if right else "not so")
-            found += [said] * samples
-        return found
+            result = CaseResult(case, 0, float(right), 1, f"A case of kind {kind}.", "", "so" if right else "not so")
+            results += [result] * samples
+        return results
 
     def refuses(self, texts: Texts) -> str | None:
         return problem(texts, self.roles, {})
@@ -73,8 +73,8 @@ class Mentors:
         if failed:
             return " ".join(dict.fromkeys([*lines, f"Rule {failed[0]}."]))
         name = "Rule" if draw.random() < 0.5 else "Myth"
-        one = f"{name} {draw.integers(self.kinds)}."
-        return " ".join([line for line in lines if line != one] if one in lines else [*lines, one]) or "Be right."
+        text = f"{name} {draw.integers(self.kinds)}."
+        return " ".join([line for line in lines if line != text] if text in lines else [*lines, text]) or "Be right."
 
 
 def _own(question: str) -> list[str]:
@@ -103,37 +103,37 @@ class Tactical:
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
     ) -> list[CaseResult]:
-        found = []
+        results = []
         for case in cases:
             kind, draw = case % len(self.right), key.derive(texts.digest, case, first).numpy()
             taken = [self._tactic(texts, kind, None if greedy else draw) for _ in range(samples)]
-            scores = [float(one == self.right[kind]) for one in taken]
+            scores = [float(tactic == self.right[kind]) for tactic in taken]
             if self.shuffled and not greedy:
                 scores = draw.permutation(scores).tolist()
-            for sample, (one, score) in enumerate(zip(taken, scores, strict=True)):
-                found.append(CaseResult(case, sample, score, 1, f"A case of kind {kind}.", "", f"tactic {one}"))
-        return found
+            for sample, (tactic, score) in enumerate(zip(taken, scores, strict=True)):
+                results.append(CaseResult(case, sample, score, 1, f"A case of kind {kind}.", "", f"tactic {tactic}"))
+        return results
 
     def _tactic(self, texts: Texts, kind: int, draw: object) -> int:
-        told = self.lesson(texts, kind)
+        tactic = self.lesson(texts, kind)
         if draw is None:
-            return 0 if told is None else told
+            return 0 if tactic is None else tactic
         chance, even = draw.random(), int(draw.integers(self.tactics))  # type: ignore[attr-defined]
-        return even if told is None or chance >= self.faith else told
+        return even if tactic is None or chance >= self.faith else tactic
 
     @staticmethod
     def lesson(texts: Texts, kind: int) -> int | None:
         """The tactic that the library's first lesson on a kind names."""
-        told = (re.search(rf"kind {kind}: tactic (\d+)", lesson) for lesson in texts.library)
-        return next((int(match[1]) for match in told if match), None)
+        matches = (re.search(rf"kind {kind}: tactic (\d+)", lesson) for lesson in texts.library)
+        return next((int(match[1]) for match in matches if match), None)
 
     def accuracy(self, texts: Texts) -> float:
         """Exact, of drawn answers."""
-        even, found = 1 / self.tactics, 0.0
+        even, total = 1 / self.tactics, 0.0
         for kind, right in enumerate(self.right):
-            told = self.lesson(texts, kind)
-            found += even if told is None else (1 - self.faith) * even + self.faith * (told == right)
-        return found / len(self.right)
+            tactic = self.lesson(texts, kind)
+            total += even if tactic is None else (1 - self.faith) * even + self.faith * (tactic == right)
+        return total / len(self.right)
 
     def refuses(self, texts: Texts) -> str | None:
         return problem(texts, self.roles, {})
@@ -148,10 +148,10 @@ def contrasting(question: str) -> str:
         won = re.findall(r"Reward 1: tactic (\d+)", question)
         return f"ADD: kind {kind[1]}: tactic {won[0]}"
     library, _, edits = question.partition("Edits that were proposed")
-    known = {one: number for number, one in re.findall(r"(\d+)\. kind (\d+)", library)}
+    known = {label: number for number, label in re.findall(r"(\d+)\. kind (\d+)", library)}
     latest = dict(re.findall(r"ADD: kind (\d+): tactic (\d+)", edits))
-    form = {one: f"MODIFY {known[one]}:" if one in known else "ADD:" for one in latest}
-    return "\n".join(f"{form[one]} kind {one}: tactic {tactic}" for one, tactic in latest.items()) or "KEEP"
+    form = {label: f"MODIFY {known[label]}:" if label in known else "ADD:" for label in latest}
+    return "\n".join(f"{form[label]} kind {label}: tactic {tactic}" for label, tactic in latest.items()) or "KEEP"
 
 
 def searched(

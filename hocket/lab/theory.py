@@ -59,15 +59,15 @@ def fixed_points(reference_rate: float, *, beta: float, epsilon: float, grid: in
     def gap(rate: float) -> float:
         return success_map(rate, reference_rate, beta=beta, epsilon=epsilon) - rate
 
-    found = []
+    roots = []
     for step in range(grid):
         low, high = step / grid, (step + 1) / grid
         if gap(low) == 0 or gap(low) * gap(high) < 0:
             for _ in range(80):
                 middle = (low + high) / 2
                 low, high = (middle, high) if gap(low) * gap(middle) > 0 else (low, middle)
-            found.append((low + high) / 2)
-    return [*found, 1.0] if gap(1.0) == 0 and (not found or found[-1] < 1 - 1 / grid) else found
+            roots.append((low + high) / 2)
+    return [*roots, 1.0] if gap(1.0) == 0 and (not roots or roots[-1] < 1 - 1 / grid) else roots
 
 
 def slope(rate: float, reference_rate: float, *, beta: float, epsilon: float) -> float:

@@ -73,14 +73,14 @@ class World:
         """Text as tokens: at each place the longest word that fits; numbers where there are no words."""
         if not self.words:
             return tuple(int(word) for word in text.split())
-        found: list[int] = []
+        tokens: list[int] = []
         while text:
             fitting = [token for token, word in enumerate(self.words) if word and text.startswith(word)]
             if not fitting:
                 raise ValueError(f"no word of this world begins {text!r}")
-            found.append(max(fitting, key=lambda token: len(self.words[token])))
-            text = text[len(self.words[found[-1]]) :]
-        return tuple(found)
+            tokens.append(max(fitting, key=lambda token: len(self.words[token])))
+            text = text[len(self.words[tokens[-1]]) :]
+        return tuple(tokens)
 
     # ------------------------------------------------------------ what a training step asks of a task
 
@@ -96,8 +96,8 @@ class World:
         return self.questions
 
     def scenario(self, split: Split, number: int) -> Scenario:
-        told = {**(self.metadata(number) if self.metadata else {}), "question": number}
-        return Scenario(f"lab/{number}", f"question {number}", metadata=told, seed=number)
+        metadata = {**(self.metadata(number) if self.metadata else {}), "question": number}
+        return Scenario(f"lab/{number}", f"question {number}", metadata=metadata, seed=number)
 
     @property
     def rewards(self) -> Sequence[Reward]:

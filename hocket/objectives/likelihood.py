@@ -47,5 +47,5 @@ def preferred(batch: Batch) -> Batch:
     if occurrences.compared is not None:
         trajectory = trajectory * batch.turns + batch.turn[occurrences.decision]
         better = better * batch.turns + occurrences.compared[:, 0]
-    kept = torch.isin(trajectory, better).to(occurrences.weight.dtype)
-    return batch.but(occurrences=replace(occurrences, weight=occurrences.weight * kept))
+    mask = torch.isin(trajectory, better).to(occurrences.weight.dtype)
+    return batch.but(occurrences=replace(occurrences, weight=occurrences.weight * mask))

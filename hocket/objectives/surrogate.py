@@ -101,10 +101,10 @@ class ClippedSurrogate(Objective):
 
     def log_ratio(self, now: Evaluation, batch: Batch) -> Tensor:
         """The logarithm of the ratio at each occurrence, `[E]`, before it saturates."""
-        own = log_ratios(now, batch)
+        by_decision = log_ratios(now, batch)
         if self.ratio == "decision":
-            return own
+            return by_decision
         if self.ratio == "segment":
-            return segment_means(own, batch)
-        whole = sequence_means(own, batch)
-        return whole if self.ratio == "sequence" else whole.detach() + (own - own.detach())
+            return segment_means(by_decision, batch)
+        by_sequence = sequence_means(by_decision, batch)
+        return by_sequence if self.ratio == "sequence" else by_sequence.detach() + (by_decision - by_decision.detach())

@@ -67,21 +67,21 @@ class TurnSurrogate(Objective):
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         occurrences, dtype = batch.occurrences, now.logp.dtype
         advantage = turn_means(occurrences.advantage.detach().to(dtype), batch)
-        own = log_ratios(now, batch)
-        ratio = self.ratio(own, batch)
+        log_ratio = log_ratios(now, batch)
+        ratio = self.ratio(log_ratio, batch)
         value = clipped_surrogate(ratio, advantage, self.low, self.high, self.dual)
         active = (occurrences.weight != 0) & (advantage != 0)
         metrics = {
             "ratio/clipped": share(cut(ratio.detach(), advantage, self.low, self.high, self.dual), active),
-            "ratio/saturated": saturation(own, active),
+            "ratio/saturated": saturation(log_ratio, active),
         }
         return Terms(value, weights(batch, self.aggregate, self.horizon, dtype=dtype), Level.TRAJECTORY, metrics)
 
     def ratio(self, log_ratio: Tensor, batch: Batch) -> Tensor:
         """The ratio of each occurrence's turn, `[E]`, cut at the cap."""
         if self.mean == "arithmetic":
-            found = turn_means(saturated(log_ratio).exp(), batch)
-            return found if self.cap is None else found.clamp(max=math.exp(self.cap))
-        found = turn_means(log_ratio, batch) if self.mean == "geometric" else turn_sums(log_ratio, batch)
-        found = saturated(found)
-        return torch.exp(found if self.cap is None else found.clamp(max=self.cap))
+            value = turn_means(saturated(log_ratio).exp(), batch)
+            return value if self.cap is None else value.clamp(max=math.exp(self.cap))
+        value = turn_means(log_ratio, batch) if self.mean == "geometric" else turn_sums(log_ratio, batch)
+        value = saturated(value)
+        return torch.exp(value if self.cap is None else value.clamp(max=self.cap))

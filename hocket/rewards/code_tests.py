@@ -27,9 +27,9 @@ def code_of(text: str) -> str | None:
 
     Where there is none it is what stands between answer tags; None without these too.
     """
-    said = without_thoughts(text)
-    tagged = ANSWER.findall(said)
-    blocks = _FENCED.findall(tagged[-1] if tagged else said) or _CODE.findall(said) or _FENCED.findall(said) or tagged
+    body = without_thoughts(text)
+    tagged = ANSWER.findall(body)
+    blocks = _FENCED.findall(tagged[-1] if tagged else body) or _CODE.findall(body) or _FENCED.findall(body) or tagged
     return str(blocks[-1]) if blocks else None
 
 
@@ -59,8 +59,8 @@ class CodeTests(Reward):
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
         programs = [(id(trajectory.scenario), code_of(trajectory.answer)) for trajectory in trajectories]
         apart = dict(zip(programs, trajectories, strict=True))
-        asked = [self.sandbox.apart(self.judge, one.answer, one.scenario) for one in apart.values()]
-        known = dict(zip(apart, await asyncio.gather(*asked), strict=True))
+        runs = [self.sandbox.apart(self.judge, trajectory.answer, trajectory.scenario) for trajectory in apart.values()]
+        known = dict(zip(apart, await asyncio.gather(*runs), strict=True))
         verdicts = [known[program] for program in programs]
         return Opinions(
             [None if verdict is None else self.grade(verdict) for verdict in verdicts],
@@ -74,8 +74,8 @@ class CodeTests(Reward):
             return None
         source = code_of(text)
         if source is None or len(source) > _LONGEST:
-            said = "the answer holds no program" if source is None else "the program is too long"
-            return UnitTestVerdict((False,) * len(tests), said)
+            reason = "the answer holds no program" if source is None else "the program is too long"
+            return UnitTestVerdict((False,) * len(tests), reason)
         return examine(source, tests, str(scenario.metadata.get("setup", "")), self.sandbox)
 
     def grade(self, verdict: UnitTestVerdict) -> float:

@@ -41,18 +41,18 @@ def last_formula(text: str) -> str | None:
     boxed = _boxed(scope)
     if boxed is not None or inside is not None:
         return inside if boxed is None else boxed
-    found = [next(filter(None, part), "") for part in _MATHEMATICS.findall(text)]
-    return found[-1].strip() if found else last_number(text)
+    formulas = [next(filter(None, part), "") for part in _MATHEMATICS.findall(text)]
+    return formulas[-1].strip() if formulas else last_number(text)
 
 
 def _boxed(text: str) -> str | None:
     """What the last box that is closed holds."""
-    for found in reversed(list(_BOX.finditer(text))):
+    for box in reversed(list(_BOX.finditer(text))):
         depth = 1
-        for place in range(found.end(), min(len(text), found.end() + _LONGEST)):
+        for place in range(box.end(), min(len(text), box.end() + _LONGEST)):
             depth += {"{": 1, "}": -1}.get(text[place], 0)
             if not depth:
-                return text[found.end() : place].strip()
+                return text[box.end() : place].strip()
     return None
 
 
@@ -74,8 +74,8 @@ def same_formula(given: str, known: str, equal: Callable[[str, str], bool]) -> b
 def _bare(text: str) -> str:
     """Without the signs of mathematics around it and the commands that only set words."""
     text = _WORDS.sub(r"\1", text).strip().removesuffix(".")
-    found = _MATHEMATICS.fullmatch(text)
-    return next(filter(None, found.groups()), "").strip() if found else text.strip()
+    match = _MATHEMATICS.fullmatch(text)
+    return next(filter(None, match.groups()), "").strip() if match else text.strip()
 
 
 def _verified(given: str, known: str) -> bool:

@@ -176,7 +176,7 @@ class FunctionReward(Reward):
         """
         columns = columns_of(trajectories)
         if messages or self._gets_messages:
-            columns["completions"] = [_as_messages(one) if _is_chat(one) else one.text for one in trajectories]
+            columns["completions"] = [_as_messages(entry) if _is_chat(entry) else entry.text for entry in trajectories]
         try:
             parameters = inspect.signature(self._call).parameters
         except (TypeError, ValueError):  # some builtins have no signature
@@ -274,19 +274,19 @@ def load_reward(reference: str) -> Reward:
             f"reward = {reference!r}: write FILE.py:FUNCTION or FILE.py:FUNCTION=WEIGHT, or hocket.rewards.NAME"
         )
     weight = None if match["weight"] is None else _weight(match["weight"], reference)
-    found = load_named(match["object"], "reward")
-    if inspect.isclass(found):
+    loaded = load_named(match["object"], "reward")
+    if inspect.isclass(loaded):
         try:
-            found = found()
+            loaded = loaded()
         except TypeError as error:
             raise ConfigurationError(f"reward {match['object']} is a class that needs arguments: {error}") from None
-    if hasattr(found, "name") and hasattr(found, "weight") and callable(found):
-        return cast(Reward, found) if weight is None else _weighted(found, weight, match["object"])
-    if not callable(found):
-        kind = type(found).__name__
+    if hasattr(loaded, "name") and hasattr(loaded, "weight") and callable(loaded):
+        return cast(Reward, loaded) if weight is None else _weighted(loaded, weight, match["object"])
+    if not callable(loaded):
+        kind = type(loaded).__name__
         raise ConfigurationError(f"reward {match['object']} is of type {kind}; name a function or a reward object")
     return FunctionReward(
-        match["object"] if inspect.isfunction(found) else found, weight=1.0 if weight is None else weight
+        match["object"] if inspect.isfunction(loaded) else loaded, weight=1.0 if weight is None else weight
     )
 
 

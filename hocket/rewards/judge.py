@@ -1,6 +1,6 @@
 """Small judges without a language model: one that errs at given rates, and models fitted to texts.
 
-A function or an endpoint judges as a `FunctionReward`, a policy as a role of a workflow that returns what it said as a
+A function or an endpoint judges as a `FunctionReward`, a policy as a role of a workflow that returns its answer as a
 reward. These stand in where a paper has a large judge or a reward model; `accuracy` tells how good they are.
 """
 
@@ -43,13 +43,13 @@ class NoisyJudge(Reward):
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float | None]:
         truths = await self.of(trajectories, key=key)
-        said: list[float | None] = []
+        verdicts: list[float | None] = []
         for trajectory, truth in zip(trajectories, truths, strict=True):
             draw = key.derive("noise", trajectory.scenario.id, trajectory.source, trajectory.sample).numpy().random()
-            said.append(None if truth is None else self._said(truth >= 0.5, draw))
-        return said
+            verdicts.append(None if truth is None else self._verdict(truth >= 0.5, draw))
+        return verdicts
 
-    def _said(self, truth: bool, draw: float) -> float:
+    def _verdict(self, truth: bool, draw: float) -> float:
         return float(draw >= self.false_negative) if truth else float(draw < self.false_positive)
 
 
@@ -101,8 +101,8 @@ def fit_verdicts(
     """Logistic regression of verdicts in {0, 1}; the score is the log-odds of 1."""
     inputs = features(texts, buckets, orders)
     extended = torch.cat([inputs, torch.ones(len(inputs), 1, dtype=torch.float64)], 1)
-    found = logistic(extended, torch.tensor(list(verdicts), dtype=torch.float64), ridge)
-    return NgramModel(found[None, :-1], found[-1:], orders)
+    weights = logistic(extended, torch.tensor(list(verdicts), dtype=torch.float64), ridge)
+    return NgramModel(weights[None, :-1], weights[-1:], orders)
 
 
 def fit_preferences(
@@ -111,8 +111,8 @@ def fit_preferences(
     """Bradley-Terry: P(first preferred over second) = sigmoid(s(first) - s(second)), by maximum likelihood."""
     better = features([first for first, _ in pairs], buckets, orders)
     other = features([second for _, second in pairs], buckets, orders)
-    found = logistic(better - other, torch.ones(len(pairs), dtype=torch.float64), ridge)
-    return NgramModel(found[None], torch.zeros(1, dtype=torch.float64), orders)
+    weights = logistic(better - other, torch.ones(len(pairs), dtype=torch.float64), ridge)
+    return NgramModel(weights[None], torch.zeros(1, dtype=torch.float64), orders)
 
 
 def logistic(
@@ -148,8 +148,8 @@ def logistic(
 
 def accuracy(model: NgramModel, texts: Sequence[str], verdicts: Sequence[float], head: int = 0) -> float:
     """The share of verdicts that agree with the sign of the score."""
-    said = model(texts)[:, head] > 0
-    return float((said == (torch.tensor(list(verdicts)) >= 0.5)).double().mean())
+    signs = model(texts)[:, head] > 0
+    return float((signs == (torch.tensor(list(verdicts)) >= 0.5)).double().mean())
 
 
 def pair_accuracy(model: NgramModel, pairs: Sequence[tuple[str, str]], head: int = 0) -> float:

@@ -83,9 +83,9 @@ class Count:
 
         `throughput/judge/calls` counts the new ones, and `time/judge` their seconds.
         """
-        told = {"judge/questions": self.questions, "judge/failed": self.failed, "judge/unclear": self.unclear}
-        told |= {"judge/tokens": self.tokens}
-        return {name: float(count) for name, count in told.items()} | {
+        counts = {"judge/questions": self.questions, "judge/failed": self.failed, "judge/unclear": self.unclear}
+        counts |= {"judge/tokens": self.tokens}
+        return {name: float(count) for name, count in counts.items()} | {
             "throughput/judge/calls": float(self.calls),
             "time/judge": self.seconds,
         }
@@ -141,16 +141,16 @@ class Judge(ABC):
         count = _COUNT.get() or Count()
         with self._lock:
             entries = [_entry(question) for question in questions]
-            kept = {entry: Answer(*found) for entry in dict.fromkeys(entries) if (found := self._kept.get(entry))}
-            fresh = {entry: question for entry, question in zip(entries, questions, strict=True) if entry not in kept}
-            kept |= zip(fresh, self._asked(list(fresh.values()), count), strict=True)
+            known = {entry: Answer(*record) for entry in dict.fromkeys(entries) if (record := self._kept.get(entry))}
+            fresh = {entry: question for entry, question in zip(entries, questions, strict=True) if entry not in known}
+            known |= zip(fresh, self._asked(list(fresh.values()), count), strict=True)
             for entry in fresh:
-                self._kept.put(entry, list(kept[entry]))
-            answers = [kept[entry] for entry in entries]
+                self._kept.put(entry, list(known[entry]))
+            answers = [known[entry] for entry in entries]
             self._worked |= any(answer.text is not None for answer in answers)
             count.questions += len(answers)
             count.failed += sum(answer.text is None for answer in answers)
-            count.tokens += sum(kept[entry].tokens for entry in dict.fromkeys(entries))
+            count.tokens += sum(known[entry].tokens for entry in dict.fromkeys(entries))
             return answers
 
     def _asked(self, questions: list[Question], count: Count) -> Sequence[Answer]:
@@ -199,13 +199,13 @@ def picked(judge: Judge, asked: Sequence[tuple[str, Sequence[str]]]) -> list[str
         Question(f"{prompt}\nAnswer with one of: {', '.join(choices)}.", tuple(choices)) for prompt, choices in asked
     ]
     answers = judge(questions)
-    found = [choice_in(answer.verdict, question.choices) for answer, question in zip(answers, questions, strict=True)]
-    return noted(judge, found, answers, "no one of the choices")
+    choices = [choice_in(answer.verdict, question.choices) for answer, question in zip(answers, questions, strict=True)]
+    return noted(judge, choices, answers, "no one of the choices")
 
 
 def verdicts(judge: Judge, prompts: Sequence[str]) -> list[bool | None]:
     """The verdicts on yes-or-no questions."""
-    return [None if one is None else one == "yes" for one in picked(judge, [(prompt, YES_NO) for prompt in prompts])]
+    return [None if word is None else word == "yes" for word in picked(judge, [(prompt, YES_NO) for prompt in prompts])]
 
 
 def grades(judge: Judge, prompts: Sequence[str], scale: int = 10) -> list[float | None]:
@@ -223,22 +223,22 @@ def compared(judge: Judge, prompts: Sequence[tuple[str, str, str]]) -> list[floa
     goes by the place, which is a tie. None where an order has no answer.
     """
     forms = [
-        (f"{rule}\n\nA:\n{one}\n\nB:\n{other}\n\nWhich is better?", ("A", "B", "tie"))
+        (f"{rule}\n\nA:\n{left}\n\nB:\n{right}\n\nWhich is better?", ("A", "B", "tie"))
         for rule, first, second in prompts
-        for one, other in ((first, second), (second, first))
+        for left, right in ((first, second), (second, first))
     ]
-    worth = [{"A": 1.0, "B": 0.0, "tie": 0.5, None: None}[one] for one in picked(judge, forms)]
+    worth = [{"A": 1.0, "B": 0.0, "tie": 0.5, None: None}[choice] for choice in picked(judge, forms)]
     pairs = zip(worth[::2], worth[1::2], strict=True)
-    return [None if one is None or other is None else _agreed(one, 1 - other) for one, other in pairs]
+    return [None if left is None or right is None else _agreed(left, 1 - right) for left, right in pairs]
 
 
 def noted(judge: Judge, found: list[T], answers: Sequence[Answer], what: str) -> list[T]:
     """The verdicts read from answers; counts unclear answers, and adds a message about them."""
-    said = list(zip(found, answers, strict=True))
-    unclear = [answer for one, answer in said if one is None and answer.text is not None]
+    pairs = list(zip(found, answers, strict=True))
+    unclear = [answer for verdict, answer in pairs if verdict is None and answer.text is not None]
     count = _COUNT.get()
     if count is not None:
-        count.verdicts += sum(one is not None for one in found)
+        count.verdicts += sum(verdict is not None for verdict in found)
     if unclear and count is not None:
         count.unclear += len(unclear)
         cut = sum(answer.cut for answer in unclear)
@@ -259,7 +259,7 @@ def _agreed(one: float, other: float) -> float:
 def _grade(answer: Answer, scale: int) -> float | None:
     if answer.logp is not None:
         top = max(answer.logp)
-        chances = [math.exp(one - top) for one in answer.logp]
+        chances = [math.exp(logp - top) for logp in answer.logp]
         return sum(grade * chance for grade, chance in enumerate(chances)) / (scale * math.fsum(chances))
     return grade_in(answer.verdict, scale)
 
@@ -299,8 +299,8 @@ class JudgedBy(Reward):
         judge, prompts = self.judge, [self.question(trajectory) for trajectory in trajectories]
         if self.scale:
             return await asyncio.to_thread(grades, judge, prompts, self.scale)
-        found = await asyncio.to_thread(verdicts, judge, prompts)
-        return [None if one is None else float(one) for one in found]
+        answers = await asyncio.to_thread(verdicts, judge, prompts)
+        return [None if answer is None else float(answer) for answer in answers]
 
     def question(self, trajectory: Trajectory) -> str:
         """The question about one trajectory."""

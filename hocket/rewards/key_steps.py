@@ -47,9 +47,9 @@ class OrderedStages(Shaping):
     def holds(self, text: str) -> bool:
         """Whether every stage is there and in its place."""
         text = whole(text)
-        found = [list(re.finditer(stage, text, re.IGNORECASE)) for stage in self.stages]
-        if not all(found):
+        hits = [list(re.finditer(stage, text, re.IGNORECASE)) for stage in self.stages]
+        if not all(hits):
             return False
-        first = [matches[0].start() for matches in found]
-        last = max((matches[-1].start() for matches in found[:-1]), default=-1)
-        return all(one < other for one, other in itertools.pairwise(first)) and last < first[-1]
+        first = [matches[0].start() for matches in hits]
+        last = max((matches[-1].start() for matches in hits[:-1]), default=-1)
+        return all(left < right for left, right in itertools.pairwise(first)) and last < first[-1]

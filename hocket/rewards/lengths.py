@@ -13,9 +13,9 @@ def spread_length(length: Tensor, solved: Tensor, group: Tensor, size: int) -> T
 
     All 0 in a group of equal lengths. Kimi k1.5 (arXiv 2501.12599, section 2.3.3).
     """
-    own = length.double()
-    shortest = segment_extreme(own, group, size, largest=False)[group]
-    width = segment_extreme(own, group, size, largest=True)[group] - shortest
-    score = 0.5 - (own - shortest) / width.clamp(min=1.0)
+    tokens = length.double()
+    shortest = segment_extreme(tokens, group, size, largest=False)[group]
+    width = segment_extreme(tokens, group, size, largest=True)[group] - shortest
+    score = 0.5 - (tokens - shortest) / width.clamp(min=1.0)
     score = torch.where(solved, score, score.clamp(max=0.0))
     return torch.where(width > 0, score, torch.zeros_like(score))

@@ -13,9 +13,9 @@ SCENARIO = GroupBy("scenario")
 
 def groups_of(batch: Batch, by: GroupBy) -> list[list[int]]:
     """The counted trajectories of each group, in assignment order (so that nothing depends on that of the batch)."""
-    found = by(batch)
-    index, order, used = found.index.tolist(), batch.order.tolist(), counted_trajectories(batch).tolist()
-    members: list[list[int]] = [[] for _ in range(found.size)]
+    groups = by(batch)
+    index, order, used = groups.index.tolist(), batch.order.tolist(), counted_trajectories(batch).tolist()
+    members: list[list[int]] = [[] for _ in range(groups.size)]
     for row in sorted((row for row in range(batch.trajectories) if used[row]), key=lambda row: order[row]):
         members[index[row]].append(row)
     return members

@@ -16,10 +16,10 @@ _MOVE = re.compile(r"(?:(click) (\d+)|(type) (\d+) (\S.*)|(say)() (\S.*))", re.I
 
 def parsed(move: str | None) -> tuple[str, str, str] | None:
     """Kind, place and text of a move, places and texts empty where it has none; None where it is no move."""
-    found = _MOVE.fullmatch(" ".join((move or "").split()))
-    if found is None:
+    match = _MOVE.fullmatch(" ".join((move or "").split()))
+    if match is None:
         return None
-    parts = [part for part in found.groups() if part is not None]
+    parts = [part for part in match.groups() if part is not None]
     return parts[0].lower(), parts[1], parts[2] if len(parts) > 2 else ""
 
 
@@ -36,10 +36,10 @@ def argument_match(said: tuple[str, str, str], due: tuple[str, str, str]) -> flo
 
 def attempts(actions: Sequence[str | None], plan: Sequence[str]) -> list[list[str | None]]:
     """For each move of a plan, what was done while it was the one wanted: until it was made, or the episode ended."""
-    found, done = [list[str | None]() for _ in plan], 0
+    tries, done = [list[str | None]() for _ in plan], 0
     for move in actions:
         if done == len(plan):
             break
-        found[done].append(move)
+        tries[done].append(move)
         done += made(move, plan[done])
-    return found
+    return tries

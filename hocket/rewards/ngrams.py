@@ -24,8 +24,8 @@ def counts(texts: Sequence[str], *, buckets: int = 512, orders: Orders = (1, 2, 
     """How often each bucket is hit by each text, `[M, buckets]` float64."""
     table = torch.zeros(len(texts), buckets, dtype=torch.float64)
     for row, text in enumerate(texts):
-        found = places(text, buckets, orders)
-        table[row].index_add_(0, torch.tensor(found, dtype=torch.long), torch.ones(len(found), dtype=torch.float64))
+        hits = places(text, buckets, orders)
+        table[row].index_add_(0, torch.tensor(hits, dtype=torch.long), torch.ones(len(hits), dtype=torch.float64))
     return table
 
 

@@ -35,9 +35,9 @@ def normalised(text: str) -> str:
     Numbers become their values, so `$1,000` is `1000` and `3.0` is `3`. Punctuation that carries a meaning stays: that
     between digits (`10:30`), a sign (`-5 m`), `C++` and `C#`. An article stays where no word follows (`vitamin a`).
     """
-    whole = number(text)
-    if whole is not None:
-        return str(whole)
+    value = number(text)
+    if value is not None:
+        return str(value)
     text = _APART.sub(r"\1", unicodedata.normalize("NFC", text).lower().strip())
     words = [word for word in map(_word, text.split()) if word]
     return " ".join(word for place, word in enumerate(words, 1) if word not in _ARTICLES or place == len(words))
@@ -49,11 +49,11 @@ def _word(text: str) -> str:
     value = number(bare.strip("()[]{}\"'"))
     if value is not None:
         return str(value)
-    bare, kept, end = bare.rstrip("."), "", 0
-    for found in _MEANS.finditer(bare):
-        kept += _EMPTY.sub("", bare[end : found.start()]) + found[0].replace("−", "-").replace("–", "-")
-        end = found.end()
-    return kept + _EMPTY.sub("", bare[end:])
+    bare, result, end = bare.rstrip("."), "", 0
+    for match in _MEANS.finditer(bare):
+        result += _EMPTY.sub("", bare[end : match.start()]) + match[0].replace("−", "-").replace("–", "-")
+        end = match.end()
+    return result + _EMPTY.sub("", bare[end:])
 
 
 _EMPTY = re.compile(f"[{_PUNCTUATION}]")
@@ -76,15 +76,15 @@ class NormalisedMatch(Reward):
 
     def verify(self, text: str, scenario: Scenario) -> float | None:
         """The verdict on one response."""
-        known, given = scenario.answer, tagged(text)
+        known, response = scenario.answer, tagged(text)
         if known is None:
             return None
-        return float(given is not None and any(_alike(given, answer) for answer in allowed_answers(known)))
+        return float(response is not None and any(_alike(response, answer) for answer in allowed_answers(known)))
 
 
 def _alike(given: str, known: str) -> bool:
-    one, other = numeral(given), numeral(known)
-    if one is not None and other is not None:
-        return one.equals(other)
+    first, second = numeral(given), numeral(known)
+    if first is not None and second is not None:
+        return first.equals(second)
     left, right = normalised(given), normalised(known)
     return left == right if left or right else given.split() == known.split() != []

@@ -64,18 +64,18 @@ class Recalled(Reward):
 
     def after(self, trajectories: Sequence[Trajectory]) -> Recalled:
         """The reward after a step."""
-        seen = [
+        scored = [
             trajectory for trajectory in trajectories if trajectory.failure is None and self.name in trajectory.scores
         ]
-        return replace(self, state=self.of.after(self.state, seen), told=self.told + 1)
+        return replace(self, state=self.of.after(self.state, scored), told=self.told + 1)
 
 
 def recalled(rewards: Sequence[Reward], earlier: Sequence[Reward] = ()) -> Sequence[Reward]:
     """`rewards` with memory: that of an equal reward among `earlier`, else the initial one."""
-    known = [one for one in earlier if isinstance(one, Recalled)]
+    known = [reward for reward in earlier if isinstance(reward, Recalled)]
 
     def begun(reward: RememberingReward) -> Recalled:
-        return next((one for one in known if one.of == reward), None) or Recalled(reward, reward.init())
+        return next((memory for memory in known if memory.of == reward), None) or Recalled(reward, reward.init())
 
     if not any(isinstance(reward, RememberingReward) for reward in rewards):
         return rewards

@@ -37,9 +37,9 @@ class ScaledReturns(Shaping):
 
     def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:  # type: ignore[override]
         """The batch with scaled rewards, and the state after this step."""
-        own = apart(batch)
-        occurrences = own.occurrences
-        to_go = suffix_sum(rewards_by_occurrence(own), occurrences.trajectory, own.trajectories, discount=self.gamma)
+        rows = apart(batch)
+        occurrences = rows.occurrences
+        to_go = suffix_sum(rewards_by_occurrence(rows), occurrences.trajectory, rows.trajectories, discount=self.gamma)
         counted = to_go[occurrences.weight != 0]
         if len(counted):
             fresh, mean = float(len(counted)), float(counted.mean())

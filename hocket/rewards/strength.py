@@ -39,11 +39,11 @@ def strengths_of(batch: Batch, reader: str) -> Strengths:
             f"{reader} reads recorded pairs, and these trajectories have no score {PREFERENCE!r}; use a rollout of "
             "pairs, such as ScoredPreferences"
         )
-    told, found = score.values.tolist(), list[tuple[int, int]]()
+    values, indices = score.values.tolist(), list[tuple[int, int]]()
     for members in filter(None, groups_of(batch, SCENARIO)):
-        best, worst = max(members, key=lambda i: told[i]), min(members, key=lambda i: told[i])
-        if told[best] > told[worst]:
-            found.append((best, worst))
-    pairs = torch.tensor(found, dtype=torch.long).reshape(-1, 2)
+        best, worst = max(members, key=lambda i: values[i]), min(members, key=lambda i: values[i])
+        if values[best] > values[worst]:
+            indices.append((best, worst))
+    pairs = torch.tensor(indices, dtype=torch.long).reshape(-1, 2)
     value = returns(batch)
     return Strengths(pairs, value[pairs[:, 0]] - value[pairs[:, 1]])

@@ -19,8 +19,8 @@ Thought = Literal["filled", "tagged", "optional"]
 
 def thought_of(text: str) -> str | None:
     """What stands inside the only `<think>..</think>`, which the prompt may have opened; None for none, or several."""
-    found, text = thoughts(text), whole(text)
-    return found[0] if len(found) == text.count("<think>") == text.count("</think>") == 1 else None
+    contents, text = thoughts(text), whole(text)
+    return contents[0] if len(contents) == text.count("<think>") == text.count("</think>") == 1 else None
 
 
 def thinks_well(text: str, thought: Thought) -> bool:

@@ -72,8 +72,8 @@ def fact(given: str, reference: str) -> float:
     """
     parts = _STATES.split(given)
     stated = parts[-1] if len(parts) == 2 and not _DENIES.search(parts[0]) else given
-    said, right = (_PLAIN.sub(" ", text.removesuffix(".")).split() for text in (stated, reference))
-    if right and (said == right or equal(" ".join(said), " ".join(right))):
+    words, right = (_PLAIN.sub(" ", text.removesuffix(".")).split() for text in (stated, reference))
+    if right and (words == right or equal(" ".join(words), " ".join(right))):
         return 1.0
     if not right or number(reference) is not None or (_DENIES.search(given) and not _DENIES.search(reference)):
         return 0.0
@@ -96,16 +96,16 @@ _PLAIN = re.compile(
 
 def near(given: str, reference: str) -> float:
     """1 for numbers, complex ones too, less than a thousandth apart."""
-    said, right = _complex(given), _complex(reference)
-    return float(said is not None and right is not None and _square(said, right) < ABSOLUTE**2)
+    value, right = _complex(given), _complex(reference)
+    return float(value is not None and right is not None and _square(value, right) < ABSOLUTE**2)
 
 
 def nearly(given: str, reference: str) -> float:
     """1 for numbers that differ by less than a twentieth of the right one."""
-    said, right = _complex(given), _complex(reference)
-    if said is None or right is None:
+    value, right = _complex(given), _complex(reference)
+    if value is None or right is None:
         return 0.0
-    return float(said == right or _square(said, right) < RELATIVE**2 * _square(right, (0, 0)))
+    return float(value == right or _square(value, right) < RELATIVE**2 * _square(right, (0, 0)))
 
 
 def exact(given: str, reference: str) -> float:
@@ -133,11 +133,11 @@ def _complex(text: str) -> tuple[Number, Number] | None:
     value = number(text)
     if value is not None:
         return value, 0
-    found = _PARTS.fullmatch(text) if len(text) <= 2 * LONGEST else None
-    if found is None or (found["real"] and found["imaginary"][:1] not in ("-", "+", "−")):
+    match = _PARTS.fullmatch(text) if len(text) <= 2 * LONGEST else None
+    if match is None or (match["real"] and match["imaginary"][:1] not in ("-", "+", "−")):
         return None
-    imaginary = found["imaginary"].replace(" ", "")
-    parts = number(found["real"] or "0"), number(f"{imaginary}1" if imaginary in ("", "-", "+", "−") else imaginary)
+    imaginary = match["imaginary"].replace(" ", "")
+    parts = number(match["real"] or "0"), number(f"{imaginary}1" if imaginary in ("", "-", "+", "−") else imaginary)
     return None if parts[0] is None or parts[1] is None else (parts[0], parts[1])
 
 

@@ -25,8 +25,8 @@ def said_aloud(text: str | None) -> str | None:
     """An answer behind its thoughts; None where it ends within one."""
     if text is None:
         return None
-    told = _CLOSED.sub("", text)
-    return None if _OPEN.search(told) else told.strip()
+    answer = _CLOSED.sub("", text)
+    return None if _OPEN.search(answer) else answer.strip()
 
 
 def choice_in(text: str | None, choices: Sequence[str]) -> str | None:
@@ -35,17 +35,17 @@ def choice_in(text: str | None, choices: Sequence[str]) -> str | None:
     A number alone is taken for the words `yes` (1/2 or more) and `no`, as functions give them. Single letters count in
     capitals, in brackets or alone.
     """
-    told = said_aloud(text)
-    if not told:
+    answer = said_aloud(text)
+    if not answer:
         return None
-    alone = _alone(told, choices)
+    alone = _alone(answer, choices)
     if alone is not None:
         return alone
-    for given in _stated(told, _VERDICTS):
-        return choice_in({True: "yes", False: "no"}[given] if isinstance(given, bool) else str(given), choices)
+    for verdict in _stated(answer, _VERDICTS):
+        return choice_in({True: "yes", False: "no"}[verdict] if isinstance(verdict, bool) else str(verdict), choices)
     forms = {choice: _form(choice) for choice in choices}
     labels = (*_VERDICTS, r"final(?=\s*[:=])")
-    plain = _weighed(_plain(told, labels), choices)
+    plain = _weighed(_plain(answer, labels), choices)
     return _concluded(plain, forms, labels, numbers=all(choice.isdecimal() for choice in choices))
 
 
@@ -54,14 +54,14 @@ def grade_in(text: str | None, scale: float) -> float | None:
 
     `4/5` and `80 %` are on scales of their own.
     """
-    told = said_aloud(text)
-    if not told:
+    answer = said_aloud(text)
+    if not answer:
         return None
-    if len(told) <= 20 and told[0] in _MARKS and told[-1] in _MARKS:
-        told = told.strip(_MARKS)
-    for given in _stated(told, (*_GRADES, *_VERDICTS)):
-        return None if isinstance(given, bool) else grade_in(str(given), scale)
-    plain = _RANGE.sub("", _plain(told, _LABELS))
+    if len(answer) <= 20 and answer[0] in _MARKS and answer[-1] in _MARKS:
+        answer = answer.strip(_MARKS)
+    for grade in _stated(answer, (*_GRADES, *_VERDICTS)):
+        return None if isinstance(grade, bool) else grade_in(str(grade), scale)
+    plain = _RANGE.sub("", _plain(answer, _LABELS))
     return _worth(_concluded(plain, {"": _NUMBER}, _LABELS, numbers=True), scale)
 
 
@@ -209,8 +209,8 @@ def _weighed(text: str, choices: Sequence[str]) -> str:
 def _plain(text: str, labels: Sequence[str]) -> str:
     """Without quotations, questions and emphasis. What alone stands quoted behind a label is none."""
     text = re.sub(_QUOTED_ALONE.format(labels="|".join(labels), is_=_IS), r"\1\2", text, flags=re.IGNORECASE)
-    told = _QUOTED.sub(" … ", _EMPHASIS.sub("", text))
-    return _SENTENCE.sub(lambda one: " " if one[0].rstrip().endswith("?") else one[0], told).strip()
+    plain = _QUOTED.sub(" … ", _EMPHASIS.sub("", text))
+    return _SENTENCE.sub(lambda match: " " if match[0].rstrip().endswith("?") else match[0], plain).strip()
 
 
 def _form(choice: str) -> str:
@@ -230,16 +230,16 @@ def _form(choice: str) -> str:
 def _concluded(text: str, forms: Mapping[str, str], labels: Sequence[str], *, numbers: bool) -> str | None:
     """What a text concludes of what `forms` match: the name of a form, or what a nameless one matches."""
     several = re.compile(rf"\s*(?:,|/|&|\band\b|\bor\b)\s*(?:and |or )?(?:{'|'.join(forms.values())})")
-    labelled = sorted(one for name, form in forms.items() for one in _labelled(text, labels, name, form, several))
+    labelled = sorted(label for name, form in forms.items() for label in _labelled(text, labels, name, form, several))
     if labelled:
         return labelled[-1][2]
     if numbers and re.search(r"^\W*1[.)].*^\W*2[.)]", text, re.MULTILINE | re.DOTALL):
         return None  # A list.
-    found = list(_mentions(text, forms, several))
+    mentions = list(_mentions(text, forms, several))
     for rank in (_TURNED, _OWN, _FAVOURED, _NAMED):
-        told = [one.what for one in found if one.rank == rank]
-        if told:
-            return told[-1] if rank == _TURNED or len(set(told)) == 1 else None
+        conclusions = [mention.what for mention in mentions if mention.rank == rank]
+        if conclusions:
+            return conclusions[-1] if rank == _TURNED or len(set(conclusions)) == 1 else None
     return None
 
 
@@ -249,9 +249,9 @@ def _labelled(
     """Whether it is final, its place, and the text after each label; labels of parts (`style score`) do not count."""
     named = rf"(?P<before>[\w'’]*)[ \t]*\b(?i:{'|'.join(labels)})s?\b(?i:{_IS})(?P<what>{form})"
     for match in re.finditer(named, text, re.MULTILINE):
-        before, told = match["before"].casefold(), re.split(r"[.!;\n]", text[: match.start()])[-1]
+        before, lead = match["before"].casefold(), re.split(r"[.!;\n]", text[: match.start()])[-1]
         worse = not name.isdecimal() and name not in YES_NO and _WORSE.match(text, match.end())
-        stated = not (name and worse) and not _SUPPOSED.search(told) and not _unstated(re.split(r"[,:]", told)[-1])
+        stated = not (name and worse) and not _SUPPOSED.search(lead) and not _unstated(re.split(r"[,:]", lead)[-1])
         if stated and (not before or before in _PLAIN_WORDS) and not several.match(text, match.end()):
             final = before in _FINAL or match[0].casefold().lstrip().startswith(_FINAL)
             yield final, match.start("what"), name or match["what"]
@@ -261,28 +261,28 @@ def _mentions(text: str, forms: Mapping[str, str], several: re.Pattern[str]) -> 
     """Where a text states what `forms` match, in order."""
     for sentence in _SENTENCE.finditer(text):
         end = sentence.start()
-        turn, condition = (one.search(sentence[0]) for one in (_TURN, _SUPPOSED))
+        turn, condition = (pattern.search(sentence[0]) for pattern in (_TURN, _SUPPOSED))
         for clause in _CLAUSE.split(sentence[0]):
             start = text.index(clause, end)
             end = start + len(clause)
             aside = _ASIDE.match(clause)
             favours = not aside and bool(_FAVOURS.search(clause))
             hits = [(hit, name) for name, form in forms.items() for hit in re.compile(form).finditer(text, start, end)]
-            for hit, name in sorted(hits, key=lambda one: one[0].start()):
+            for hit, name in sorted(hits, key=lambda entry: entry[0].start()):
                 before, after = text[max(start, hit.start() - _LOOK) : hit.start()], text[hit.end() : end][:_LOOK]
                 supposed = condition and sentence.start() + condition.end() <= hit.start()
                 worse = not name.isdecimal() and name not in YES_NO and _WORSE.match(after)
                 if supposed or worse or _unstated(before):
                     continue
                 alone = not text[: hit.start()].strip(_EDGES) or not sentence[0].replace(hit[0], "", 1).strip(_EDGES)
-                own = alone and not several.match(text, hit.end())
-                own = own and (_stands(text, hit.end()) if name else _only(text, hit.end()))
+                verdict = alone and not several.match(text, hit.end())
+                verdict = verdict and (_stands(text, hit.end()) if name else _only(text, hit.end()))
                 favoured = favours and (bool(name) or len(_ANY.findall(clause)) == 1)
                 turned = not aside and turn and sentence.start() + turn.end() <= hit.start()
-                own = own or bool(not name and turned and _TURNS_TO.search(text, sentence.start(), hit.start()))
-                if name or own or favoured or not hit[0].strip("+-−").replace(".", "").replace(",", "").isdecimal():
+                verdict = verdict or bool(not name and turned and _TURNS_TO.search(text, sentence.start(), hit.start()))
+                if name or verdict or favoured or not hit[0].strip("+-−").replace(".", "").replace(",", "").isdecimal():
                     yield _Mention(
-                        _TURNED if turned else _OWN if own else _FAVOURED if favoured else _NAMED, name or hit[0]
+                        _TURNED if turned else _OWN if verdict else _FAVOURED if favoured else _NAMED, name or hit[0]
                     )
 
 
@@ -305,9 +305,9 @@ def _only(text: str, end: int) -> bool:
 
 def _worth(number: str | None, scale: float) -> float | None:
     """A grade as a share of its scale."""
-    found = re.match(r"([-−+]?\d+(?:[.,]\d+)?)\s*(?:(?:/|out of|of)\s*(\d+)|(%))?", number or "")
-    if found is None:
+    match = re.match(r"([-−+]?\d+(?:[.,]\d+)?)\s*(?:(?:/|out of|of)\s*(\d+)|(%))?", number or "")
+    if match is None:
         return None
-    value = float(found[1].replace(",", ".").replace("−", "-"))
-    most = 100.0 if found[3] else float(found[2]) if found[2] else scale
+    value = float(match[1].replace(",", ".").replace("−", "-"))
+    most = 100.0 if match[3] else float(match[2]) if match[2] else scale
     return value / most if 0 <= value <= most and most > 0 else None

@@ -77,10 +77,10 @@ class ExactMatch(Reward):
         """The verdict on one completion."""
         if scenario.answer is None:
             return None
-        given = self.extracted(text)
-        if given is not None and self.extract == "math":
-            return float(any(same_formula(given, answer, equal) for answer in allowed_answers(scenario.answer)))
-        return float(given is not None and matches(given, scenario.answer))
+        response = self.extracted(text)
+        if response is not None and self.extract == "math":
+            return float(any(same_formula(response, answer, equal) for answer in allowed_answers(scenario.answer)))
+        return float(response is not None and matches(response, scenario.answer))
 
     def extracted(self, text: str) -> str | None:
         """The answer in a completion; None if there is none."""
@@ -127,7 +127,7 @@ def allowed_answers(answer: Any) -> list[str]:
 
 def matches(given: str, answer: Any) -> bool:
     """Whether an answer equals the known one, or one of a list; see `equal`."""
-    return any(equal(given, one) for one in allowed_answers(answer))
+    return any(equal(given, known) for known in allowed_answers(answer))
 
 
 def equal(given: str, answer: str) -> bool:
@@ -136,8 +136,8 @@ def equal(given: str, answer: str) -> bool:
     right = None if left is None else numeral(answer)
     if left is not None and right is not None:
         return left.equals(right)
-    one, other = given.split(), answer.split()
-    return one == other or given.strip().lower() == answer.strip().lower() in ("true", "false")
+    words, expected = given.split(), answer.split()
+    return words == expected or given.strip().lower() == answer.strip().lower() in ("true", "false")
 
 
 def final_answer(text: str) -> str:

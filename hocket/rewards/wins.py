@@ -54,18 +54,18 @@ class Wins(Stage):
             value = returns(batch)[list(members)]
             return ((value[:, None] - value[None, :]).sign() + 1) / 2
         prompts, texts = PROMPT.rows(batch), TEXT.rows(batch)
-        told = [(str(prompts[i] or ""), str(texts[i] or "")) for i in members]
-        cells = [(i, j) for i in range(len(told)) for j in range(i) if told[i] != told[j]]
-        chances = self._of_pairs([(told[i][0], told[i][1], told[j][1]) for i, j in cells])
-        matrix = torch.full((len(told), len(told)), 0.5, dtype=torch.float64)
+        entries = [(str(prompts[i] or ""), str(texts[i] or "")) for i in members]
+        cells = [(i, j) for i in range(len(entries)) for j in range(i) if entries[i] != entries[j]]
+        chances = self._of_pairs([(entries[i][0], entries[i][1], entries[j][1]) for i, j in cells])
+        matrix = torch.full((len(entries), len(entries)), 0.5, dtype=torch.float64)
         for (i, j), chance in zip(cells, chances, strict=True):
             matrix[i, j], matrix[j, i] = chance, 1 - chance
         return matrix
 
     def _of_pairs(self, asked: Sequence[tuple[str, str, str]]) -> list[float]:
         if self.judge is not None:
-            found = compared(self.judge, [(RULE.format(prompt=prompt), one, other) for prompt, one, other in asked])
-            return [0.5 if one is None else one for one in found]
+            shares = compared(self.judge, [(RULE.format(prompt=prompt), left, right) for prompt, left, right in asked])
+            return [0.5 if share is None else share for share in shares]
         assert self.rule is not None
         chances = [float(self.rule(*texts)) for texts in asked]
         wrong = next((chance for chance in chances if not 0 <= chance <= 1), None)
@@ -98,11 +98,11 @@ class WinShare(Shaping):
 
     def __call__(self, batch: Batch) -> Batch:
         value, order = returns(batch).clone().double(), batch.order.tolist()
-        told: list[dict[int, float] | None] = [None] * batch.trajectories
+        by_row: list[dict[int, float] | None] = [None] * batch.trajectories
         for members in groups_of(batch, self.by):
             matrix = self.wins.among(batch, members)
             others = len(members) - 1
             value[members] = (matrix.sum(1) - 0.5) / others if others else torch.tensor([0.5], dtype=torch.float64)
             for row, chances in zip(members, matrix.tolist(), strict=True):
-                told[row] = {order[j]: p for j, p in zip(members, chances, strict=True) if j != row}
-        return with_return(batch.but(info={**batch.info, WINS.name: told}), value)
+                by_row[row] = {order[j]: p for j, p in zip(members, chances, strict=True) if j != row}
+        return with_return(batch.but(info={**batch.info, WINS.name: by_row}), value)

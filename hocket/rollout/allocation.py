@@ -125,7 +125,7 @@ class Allocated(Rollout):
     ) -> Experience:
         """The samples of each scenario, in the order of `asked`."""
         counts = self.counts([asking.scenario.id for asking in asked], ledger)
-        trajectories = await play([replace(one, samples=n) for one, n in zip(asked, counts, strict=True)])
+        trajectories = await play([replace(assignment, samples=n) for assignment, n in zip(asked, counts, strict=True)])
         await score(trajectories)
         metrics = {"rollout/fewest": float(min(counts)), "rollout/most": float(max(counts))}
         return Experience(trajectories, metrics=metrics)

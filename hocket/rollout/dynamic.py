@@ -64,28 +64,28 @@ class DynamicSampling(Rollout):
     ) -> Experience:
         """The trajectories of groups with signal; metrics count rounds and groups."""
         wanted, enough = len(asked), self.enough * len(asked)
-        kept: list[Group] = []
+        active: list[Group] = []
         idle: list[Group] = []
         drawn: Counter[str] = Counter()
         pending = [*asked, *(more(self._number(wanted) - wanted) if more and self._number(wanted) > wanted else [])]
         rounds = 0
-        while pending and rounds < self.max_rounds and len(kept) < enough:
+        while pending and rounds < self.max_rounds and len(active) < enough:
             rounds += 1
             groups = await self._ask(pending, drawn, play, score)
             differs = [has_signal(group, self.score) for group in groups]
-            kept += [group for group, differing in zip(groups, differs, strict=True) if differing]
+            active += [group for group, differing in zip(groups, differs, strict=True) if differing]
             idle += [group for group, differing in zip(groups, differs, strict=True) if not differing]
-            missing = wanted - len(kept)
+            missing = wanted - len(active)
             if missing > 0 and rounds < self.max_rounds:
                 silent = [asking for asking, differing in zip(pending, differs, strict=True) if not differing]
                 pending = list(more(self._number(missing))) if more else silent
         metrics = {
             "rollout/rounds": float(rounds),
-            "rollout/groups": float(len(kept) + len(idle)),
-            "rollout/groups_with_signal": float(len(kept)),
+            "rollout/groups": float(len(active) + len(idle)),
+            "rollout/groups_with_signal": float(len(active)),
         }
-        filled = [*kept, *idle[: max(0, wanted - len(kept))]] if self.enough < 1 else kept
-        chosen, rest = (filled, idle[len(filled) - len(kept) :]) if kept else (idle, [])
+        filled = [*active, *idle[: max(0, wanted - len(active))]] if self.enough < 1 else active
+        chosen, rest = (filled, idle[len(filled) - len(active) :]) if active else (idle, [])
         return Experience(_flat(chosen[:wanted]), _flat([*chosen[wanted:], *rest]), metrics)
 
     def _number(self, missing: int) -> int:
@@ -99,7 +99,7 @@ class DynamicSampling(Rollout):
             assignments.append(replace(asking, samples=self.samples, first=first))
             drawn[asking.scenario.id] += self.samples
         played = await groups(play, assignments)
-        await score([one for group in played for one in group])
+        await score([trajectory for group in played for trajectory in group])
         return played
 
 

@@ -220,7 +220,7 @@ class _Pool:
             self.slots[slot], self.live[slot], self.alive[slot] = None, False, False
         open_slots = list(slots)
         while open_slots:
-            entering = [(slot, one) for slot, one in zip(open_slots, self.waiting, strict=False)]
+            entering = [(slot, episode) for slot, episode in zip(open_slots, self.waiting, strict=False)]
             if not entering:
                 break
             failed = self.world.reset(
@@ -282,16 +282,16 @@ class _Pool:
             drawn = np.concatenate([uniforms(self.words[number], counters) for number in members])
             rows = self.table.rows[name].reshape(len(members) * width, -1)
             allowed = self._allowed(members, masks)
-            given: dict[str, Any] = {} if allowed is None else {"allowed": allowed}
+            inputs: dict[str, Any] = {} if allowed is None else {"allowed": allowed}
             held = self.table.carried.get(name)
             if held is not None:
-                given["carried"] = held.reshape(len(rows), -1).copy()
+                inputs["carried"] = held.reshape(len(rows), -1).copy()
             chosen, logp = self.table.controllers[name].sample(
-                rows, drawn, np.tile(self.temperature, len(members)), **given
+                rows, drawn, np.tile(self.temperature, len(members)), **inputs
             )
             if held is not None:
                 moved = acted[:, members].T[..., None]
-                held[...] = np.where(moved, given["carried"].reshape(held.shape), held)
+                held[...] = np.where(moved, inputs["carried"].reshape(held.shape), held)
             for place, number in enumerate(members):
                 part = slice(place * width, (place + 1) * width)
                 actions[number], logps[number] = chosen[part], logp[part]
@@ -346,7 +346,7 @@ class _Pool:
             episode.ends[number] = (self.now - episode.began, end)
         self.alive &= ~over
         finished = np.flatnonzero(self.live & ~self.alive.any(1)).tolist()
-        return [(slot, one) for slot in finished if (one := self.slots[slot]) is not None]
+        return [(slot, occupant) for slot in finished if (occupant := self.slots[slot]) is not None]
 
     def _record(self, slot: int, episode: _Episode) -> Trajectory:
         steps = self.history[episode.began - self.first : self.now - self.first]
@@ -364,14 +364,14 @@ def _recorded(episode: _Episode, table: _Table, steps: Sequence[_Step], slot: in
     turns: list[Turn] = []
     rewards: list[NDArray[np.float64]] = []
     for number, (length, end) in sorted(episode.ends.items()):
-        own = steps[:length]
-        times = np.flatnonzero([step.acted[slot, number] for step in own])
+        prefix = steps[:length]
+        times = np.flatnonzero([step.acted[slot, number] for step in prefix])
         if episode.failure is not None and len(times) and times[-1] == length - 1:
             times = times[:-1]  # The decision at which the copy failed has no outcome.
         if not len(times):
             continue
-        turns.append(_turn(episode, table, number, own, times, slot, end))
-        rewards.append(_earned(own, times, slot, number))
+        turns.append(_turn(episode, table, number, prefix, times, slot, end))
+        rewards.append(_earned(prefix, times, slot, number))
     ends = [turn.end for turn in turns if turn.end is not None]
     if episode.failure is None and not _finite(rewards, ends):
         episode.failure = "environment: a reward or the last observation is not finite"
@@ -391,8 +391,8 @@ def _recorded(episode: _Episode, table: _Table, steps: Sequence[_Step], slot: in
 
 
 def _finite(rewards: Sequence[NDArray[np.float64]], ends: Sequence[End]) -> bool:
-    states = [one for end in ends for one in (end.state, end.joint) if one is not None]
-    return all(bool(np.isfinite(one).all()) for one in (*rewards, *states))
+    states = [state for end in ends for state in (end.state, end.joint) if state is not None]
+    return all(bool(np.isfinite(array).all()) for array in (*rewards, *states))
 
 
 def _turn(

@@ -80,10 +80,10 @@ class UCT:
                 if node.episodes:
                     node.back_up(float(RETURN.get(node.episodes[0])))
             live = [(tree, node) for tree, node in live if not node.episodes]
-            asked = [tree.onward(node, samples=self.candidates, more=1) for tree, node in live]
+            assignments = [tree.onward(node, samples=self.candidates, more=1) for tree, node in live]
             grown = [
-                (tree, [tree.step(one, node) for one in played])
-                for (tree, node), played in zip(live, await groups(play, asked), strict=True)
+                (tree, [tree.step(episode, node) for episode in played])
+                for (tree, node), played in zip(live, await groups(play, assignments), strict=True)
             ]
             fresh = [episode for _, nodes in grown for node in nodes for episode in node.episodes]
             for episode, worth in zip(fresh, await judge(fresh) if fresh else [], strict=True):
@@ -91,8 +91,8 @@ class UCT:
             ended += fresh
             live = [(tree, taken) for tree, nodes in grown if (taken := self._taken(tree, nodes)) is not None]
             if value is not None and live:
-                told = await value([node.aside for _, node in live if node.aside is not None])
-                for (_, node), worth in zip(live, told, strict=True):
+                worths = await value([node.aside for _, node in live if node.aside is not None])
+                for (_, node), worth in zip(live, worths, strict=True):
                     node.back_up(float(worth))
                 live = []
         return ended

@@ -1,4 +1,4 @@
-"""Episodes of a scenario as a tree: what was said is a node, and what episodes have in common stands there once."""
+"""Episodes of a scenario as a tree: a node is a message, and what episodes have in common stands there once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hocket.types import PAUSED, Assignment, Replay, Trajectory, Turn
 
 
 class MessageNode(Node[Turn]):
-    """What was said so far: a path of messages from the beginning, the last of which is `turn`.
+    """The messages so far: a path from the beginning, the last of which is `turn`.
 
     Attributes:
         episodes: those that end here. aside: one that was put aside here.

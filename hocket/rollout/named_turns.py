@@ -46,7 +46,7 @@ def own_turns(dialogue: Trajectory, role: str | None) -> tuple[int, ...]:
     Turns that were imposed as a whole, such as those of a model behind an endpoint, are nobody's.
     """
     decided = [len(turn) > 0 and (turn.forced is None or not turn.forced.all()) for turn in dialogue.turns]
-    free = tuple(place for place, found in enumerate(decided) if found)
+    free = tuple(place for place, decision in enumerate(decided) if decision)
     return tuple(place for place in free if dialogue.turns[place].role == role) or free
 
 
@@ -71,9 +71,9 @@ def _own(score: Score, mine: Sequence[bool], dialogue: Trajectory) -> Score:
     if score.level is Level.TRAJECTORY or score.value is None:
         return score
     long = [1 if score.level is Level.TURN else len(turn) for turn in dialogue.turns]
-    kept = [here for here, size in zip(mine, long, strict=True) for _ in range(size)]
+    flags = [flag for flag, size in zip(mine, long, strict=True) for _ in range(size)]
     values: Any = score.value
-    return Score([value if here else 0.0 for value, here in zip(values, kept, strict=True)], score.level)
+    return Score([value if flag else 0.0 for value, flag in zip(values, flags, strict=True)], score.level)
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,14 @@ class NamedBy:
         object.__setattr__(self, "_call", call)
 
     async def __call__(self, finished: Sequence[Transcript], *, play: Play, score: Grade, key: Key) -> list[list[int]]:
-        return [await self._named(one) for one in finished]
+        return [await self._named(transcript) for transcript in finished]
 
-    async def _named(self, one: Transcript) -> list[int]:
-        said = self._call(one.dialogue, [one.dialogue.turns[place] for place in one.own])
-        if inspect.isawaitable(said):
-            said = await said
-        listed = [] if said is None else [said] if isinstance(said, int) else list(said)
-        return [int(number) for number in dict.fromkeys(listed) if 0 <= int(number) < len(one.own)]
+    async def _named(self, transcript: Transcript) -> list[int]:
+        answer = self._call(transcript.dialogue, [transcript.dialogue.turns[place] for place in transcript.own])
+        if inspect.isawaitable(answer):
+            answer = await answer
+        listed = [] if answer is None else [answer] if isinstance(answer, int) else list(answer)
+        return [int(number) for number in dict.fromkeys(listed) if 0 <= int(number) < len(transcript.own)]
 
 
 @dataclass(frozen=True)
@@ -134,21 +134,21 @@ class ProbedTurns:
             raise ValueError(f"least must be at least 0, not {self.least}")
 
     async def __call__(self, finished: Sequence[Transcript], *, play: Play, score: Grade, key: Key) -> list[list[int]]:
-        asked, probed = [], Counter[int]()
-        for one in finished:
-            if len(one.own) > 1:
-                first = probed[id(one.dialogue)]  # Several may ask about one dialogue.
-                asked += [self._probe(one, first + number, place) for number, place in enumerate(one.own)]
-                probed[id(one.dialogue)] += len(one.own)
-        played = await groups(play, asked)
+        assignments, probed = [], Counter[int]()
+        for log in finished:
+            if len(log.own) > 1:
+                first = probed[id(log.dialogue)]  # Several may ask about one dialogue.
+                assignments += [self._probe(log, first + number, place) for number, place in enumerate(log.own)]
+                probed[id(log.dialogue)] += len(log.own)
+        played = await groups(play, assignments)
         if played:
-            await score([one for group in played for one in group])
+            await score([trajectory for group in played for trajectory in group])
         probes = iter(played)
         named = []
-        for one in finished:
-            many = len(one.own) > 1
-            named.append(self.named(values(one.dialogue, [next(probes) for _ in one.own], one.agent)) if many else [0])
-        return [turns[: len(one.own)] for one, turns in zip(finished, named, strict=True)]
+        for log in finished:
+            many = len(log.own) > 1
+            named.append(self.named(values(log.dialogue, [next(probes) for _ in log.own], log.agent)) if many else [0])
+        return [turns[: len(log.own)] for log, turns in zip(finished, named, strict=True)]
 
     def _probe(self, one: Transcript, number: int, place: int) -> Assignment:
         # Every dialogue of a scenario has numbers of its own, so that no two probes draw the same.
@@ -158,15 +158,15 @@ class ProbedTurns:
     def named(self, value: Sequence[float]) -> list[int]:
         """The turns that the values `V_0 .. V_n` of a dialogue name, the largest change first."""
         change = [after - before for before, after in itertools.pairwise(value)]
-        size = [-one if self.by == "fall" else abs(one) for one in change]
+        size = [-difference if self.by == "fall" else abs(difference) for difference in change]
         order = sorted(range(len(size)), key=lambda turn: -size[turn])
         return [turn for turn in order if size[turn] > self.least][: self.most]
 
 
 def values(dialogue: Trajectory, probes: Sequence[Sequence[Trajectory]], agent: str | None = None) -> list[float]:
     """The mean score of each group of probes, then the dialogue's own; where all probes failed, what comes after."""
-    found = [worth(dialogue, agent)]
+    means = [worth(dialogue, agent)]
     for group in reversed(probes):
-        whole = [worth(one, agent) for one in group if one.failure is None]
-        found.append(sums.mean(whole) if whole else found[-1])
-    return found[::-1]
+        scores = [worth(probe, agent) for probe in group if probe.failure is None]
+        means.append(sums.mean(scores) if scores else means[-1])
+    return means[::-1]

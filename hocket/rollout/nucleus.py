@@ -75,7 +75,7 @@ class DelayedNucleus(Rollout):
     ) -> Experience:
         mask = NucleusMask(self.mass) if self.mass < 1 else None
         trajectories = await play(
-            [replace(one, samples=self.samples, decoding=replace(one.decoding, mask=mask)) for one in asked]
+            [replace(asking, samples=self.samples, decoding=replace(asking.decoding, mask=mask)) for asking in asked]
         )
         await score(trajectories)
         return Experience(trajectories)

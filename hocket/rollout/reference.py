@@ -79,9 +79,9 @@ class WithReference(Rollout):
         if trajectories:
             await score(trajectories)
         metrics = {"rollout/references": float(len(references)), "rollout/dropped": float(len(dropped))}
-        kept = [reference for reference in references if reference.scenario.id not in dropped]
+        used = [reference for reference in references if reference.scenario.id not in dropped]
         aside = [reference for reference in references if reference.scenario.id in dropped]
-        return Experience([*kept, *trajectories], aside, metrics)
+        return Experience([*used, *trajectories], aside, metrics)
 
     def _dull(self, rewards: Sequence[float]) -> bool:
         return self.solved is not None and self.solved <= min(rewards) == max(rewards)

@@ -59,10 +59,10 @@ class WithReplays(RememberingRollout):
         everything = [trajectory for group in fresh for trajectory in group]
         await score(everything)
         old = [
-            self.store.draw(state, one.scenario, self.wanted(group), self.take, key.derive("replay", one.scenario.id))
-            for one, group in zip(asked, fresh, strict=True)
+            self.store.draw(state, item.scenario, self.wanted(group), self.take, key.derive("replay", item.scenario.id))
+            for item, group in zip(asked, fresh, strict=True)
         ]
-        metrics = ages([one for group in old for one in group])
+        metrics = ages([trajectory for group in old for trajectory in group])
         return Experience(mixed_in(fresh, old), metrics=metrics), self.store.add(state, everything)
 
 
@@ -105,36 +105,36 @@ class ReusedSuccess(RememberingRollout):
         more: More | None = None,
     ) -> tuple[Experience, State]:
         """The groups in the order of `asked`."""
-        found = await self._staged(asked, play, score)
-        successes = [one for group in found for one in group if self._right(one)]
-        failed = [number for number, group in enumerate(found) if not any(map(self._right, group))]
+        samples = await self._staged(asked, play, score)
+        successes = [trajectory for group in samples for trajectory in group if self._right(trajectory)]
+        failed = [number for number, group in enumerate(samples) if not any(map(self._right, group))]
         discarded, back = list[Trajectory](), list[Trajectory]()
         for number in failed:
             scenario, draw = asked[number].scenario, key.derive("replay", asked[number].scenario.id)
-            for one in self.store.draw(state, scenario, 1, "any", draw, least=self.success):
-                kept = replaced_failure(found[number], self._as_learnt(one), draw.derive("place"))
-                discarded += [old for old in found[number] if not any(old is other for other in kept)]
-                found[number] = kept
-                back.append(one)
+            for past in self.store.draw(state, scenario, 1, "any", draw, least=self.success):
+                group = replaced_failure(samples[number], self._as_learnt(past), draw.derive("place"))
+                discarded += [old for old in samples[number] if not any(old is other for other in group)]
+                samples[number] = group
+                back.append(past)
         metrics = {"rollout/failed": float(len(failed)), **ages(back)}
-        experience = Experience([one for group in found for one in group], discarded, metrics)
+        experience = Experience([trajectory for group in samples for trajectory in group], discarded, metrics)
         return experience, self.store.add(state, successes)
 
     async def _staged(self, asked: Sequence[Assignment], play: Play, score: Grade) -> list[list[Trajectory]]:
         """The samples of each scenario, in stages until one succeeds."""
-        found: list[list[Trajectory]] = [[] for _ in asked]
+        samples: list[list[Trajectory]] = [[] for _ in asked]
         for stage in range(self.stages):
-            left = [number for number, group in enumerate(found) if not any(map(self._right, group))]
+            left = [number for number, group in enumerate(samples) if not any(map(self._right, group))]
             again = [
                 replace(asked[number], samples=self.samples, first=asked[number].first + stage * self.samples)
                 for number in left
             ]
             played = await groups(play, again)
             if left:
-                await score([one for group in played for one in group])
+                await score([trajectory for group in played for trajectory in group])
             for number, group in zip(left, played, strict=True):
-                found[number] += group
-        return found
+                samples[number] += group
+        return samples
 
     def _right(self, trajectory: Trajectory) -> bool:
         return trajectory.failure is None and worth(trajectory) >= self.success

@@ -65,18 +65,18 @@ class ReplayStore:
             HocketError: for a turn that cannot be stored, such as one sampled under a mask.
         """
         step = int(state["step"]) + 1
-        kept: dict[str, list[State]] = dict(state["kept"])
+        groups: dict[str, list[State]] = dict(state["kept"])
         for trajectory in trajectories:
             if trajectory.failure is None and trajectory.length:
                 scenario = unmarked(trajectory.scenario.id)
-                held = [*kept.pop(scenario, []), {"step": step, "worth": worth(trajectory), **written(trajectory)}]
+                held = [*groups.pop(scenario, []), {"step": step, "worth": worth(trajectory), **written(trajectory)}]
                 if len(held) > self.size:
                     last = 0 if self.keep == "newest" else min(range(len(held)), key=lambda n: held[n]["worth"])
                     del held[last]
-                kept[scenario] = held
-        for oldest in list(kept)[: max(len(kept) - self.scenarios, 0)]:
-            del kept[oldest]
-        return {"step": step, "kept": kept}
+                groups[scenario] = held
+        for oldest in list(groups)[: max(len(groups) - self.scenarios, 0)]:
+            del groups[oldest]
+        return {"step": step, "kept": groups}
 
     def count(self, state: State, scenario: str) -> int:
         """The number of stored trajectories of a scenario."""
@@ -131,8 +131,8 @@ def written(trajectory: Trajectory) -> State:
         HocketError: for a turn that was sampled under a mask of actions.
     """
     turns: dict[int, Turn] = {}
-    for own in trajectory.turns:
-        for turn in own.context():
+    for leaf in trajectory.turns:
+        for turn in leaf.context():
             turns.setdefault(id(turn), turn)
     number = {place: index for index, place in enumerate(turns)}
     return {

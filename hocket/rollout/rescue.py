@@ -27,7 +27,7 @@ class Help(Stage):
     room = "rollout"
 
     bare: bool = False
-    """Whether what was said counts as said to the plain prompt; see `Rescued`."""
+    """Whether an answer counts as one to the plain prompt; see `Rescued`."""
 
     def asked(self, asking: Assignment, words: Tokenizer | None) -> Assignment | None:
         """The scenario asked with help; None where there is none to give."""
@@ -38,7 +38,7 @@ class Help(Stage):
 class HintInPrompt(Help):
     """A line under the prompt with the first `share` of what the metadata tell in `column`.
 
-    Told is the first `floor(share n)` of n characters of a text, or of n parts of a list, which are joined by spaces;
+    Help is the first `floor(share n)` of n characters of a text, or of n parts of a list, which are joined by spaces;
     where that is nothing the rung is passed over. Prompts are never learnt from, so the hint carries no gradient.
 
     Attributes:
@@ -59,10 +59,10 @@ class HintInPrompt(Help):
         return frozenset({self.column})
 
     def asked(self, asking: Assignment, words: Tokenizer | None) -> Assignment | None:
-        told = _first(_known(asking, self.column), self.share)
-        if not told:
+        part = _first(_known(asking, self.column), self.share)
+        if not part:
             return None
-        line = self.lead + (told if isinstance(told, str) else " ".join(map(str, told)))
+        line = self.lead + (part if isinstance(part, str) else " ".join(map(str, part)))
         return replace(asking, hint=line if asking.hint is None else f"{asking.hint}\n{line}", source="helped")
 
 
@@ -86,14 +86,14 @@ class HintAsPrefix(Help):
         return frozenset({self.column})
 
     def asked(self, asking: Assignment, words: Tokenizer | None) -> Assignment | None:
-        told = _known(asking, self.column)
-        if isinstance(told, (tuple, list)) and told and isinstance(told[0], Mapping):
-            told = told[0].get("content")  # Of a conversation, the words that it begins with.
-        if isinstance(told, (tuple, list)) and any(isinstance(part, str) for part in told):
-            told = " ".join(map(str, told))
-        if isinstance(told, str):
-            told = None if words is None else words.encode(told, asking.prefix)
-        begun = (*asking.prefix, *(int(token) for token in _first(told, self.share) or ()))
+        content = _known(asking, self.column)
+        if isinstance(content, (tuple, list)) and content and isinstance(content[0], Mapping):
+            content = content[0].get("content")  # Of a conversation, the words that it begins with.
+        if isinstance(content, (tuple, list)) and any(isinstance(part, str) for part in content):
+            content = " ".join(map(str, content))
+        if isinstance(content, str):
+            content = None if words is None else words.encode(content, asking.prefix)
+        begun = (*asking.prefix, *(int(token) for token in _first(content, self.share) or ()))
         room = asking.decoding.max_tokens if asking.budget is None else min(asking.budget, asking.decoding.max_tokens)
         if len(begun) == len(asking.prefix) or len(begun) >= room:
             return None
@@ -104,7 +104,7 @@ class HintAsPrefix(Help):
 class Reference(Help):
     """The scenario's `metadata["demonstration"]`, else its answer as text, in the place of a sample: source `expert`.
 
-    Nothing is known of the probability that somebody said this with, so the learner's own log-probs stand in.
+    The probability of this answer under its author is unknown, so the learner's own log-probs stand in.
     """
 
     reads_metadata: ClassVar[frozenset[str]] = frozenset({"demonstration"})
@@ -177,16 +177,16 @@ class Rescued(Rollout):
         more: More | None = None,
     ) -> Experience:
         """The groups in the order asked, rescued ones in place."""
-        found = await groups(play, [replace(asking, samples=self.samples) for asking in asked])
-        await score([one for group in found for one in group])
-        failed = [number for number, group in enumerate(found) if not any(map(self._right, group))]
+        samples = await groups(play, [replace(asking, samples=self.samples) for asking in asked])
+        await score([trajectory for group in samples for trajectory in group])
+        failed = [number for number, group in enumerate(samples) if not any(map(self._right, group))]
         discarded, rungs, tried, open_ = list[Trajectory](), list[int](), 0, failed
         for rung, help_ in enumerate(self.ladder, start=1):
             tries = await self._tries(rung, help_, {number: asked[number] for number in open_}, play, score)
             tried += sum(map(len, tries.values()))
             for number, group in tries.items():
                 works = any(map(self._right, group))
-                discarded += self._exchanged(found[number], group) if works else group
+                discarded += self._exchanged(samples[number], group) if works else group
                 rungs += [rung] if works else []
             open_ = [number for number in open_ if not any(map(self._right, tries.get(number, ())))]
         metrics = {
@@ -195,7 +195,7 @@ class Rescued(Rollout):
             "rollout/tries": float(tried),
             **({"rollout/rung": sum(rungs) / len(rungs)} if rungs else {}),
         }
-        return Experience([one for group in found for one in group], discarded, metrics)
+        return Experience([trajectory for group in samples for trajectory in group], discarded, metrics)
 
     def _right(self, trajectory: Trajectory) -> bool:
         earned = (total(score) for name, score in trajectory.scores.items() if self.score in (None, name))
@@ -204,27 +204,27 @@ class Rescued(Rollout):
     async def _tries(
         self, rung: int, help_: Help, asked: dict[int, Assignment], play: Play, score: Grade
     ) -> dict[int, list[Trajectory]]:
-        """What is said with a rung's help, scored, by group; groups that it cannot help are left out."""
+        """The answers with a rung's help, scored, by group; groups that it cannot help are left out."""
         words, size = tokenizer_of(play), self.tries or self.samples
         offered = {number: help_.asked(asking, words) for number, asking in asked.items()}
         wanted = {
-            number: replace(one, samples=size, first=one.first + self.samples + (rung - 1) * size)
-            for number, one in offered.items()
-            if one is not None
+            number: replace(assignment, samples=size, first=assignment.first + self.samples + (rung - 1) * size)
+            for number, assignment in offered.items()
+            if assignment is not None
         }
-        found = dict(zip(wanted, await groups(play, list(wanted.values())), strict=True))
-        everything = [one for group in found.values() for one in group]
+        tries = dict(zip(wanted, await groups(play, list(wanted.values())), strict=True))
+        everything = [trajectory for group in tries.values() for trajectory in group]
         if everything:
             await score(everything)
         if help_.bare:
-            found = {number: await self._reread(asked[number], group, play) for number, group in found.items()}
-        for one in (one for group in found.values() for one in group):
-            HELPED.write(one, rung)
-        return found
+            tries = {number: await self._reread(asked[number], group, play) for number, group in tries.items()}
+        for trajectory in (trajectory for group in tries.values() for trajectory in group):
+            HELPED.write(trajectory, rung)
+        return tries
 
     async def _reread(self, asking: Assignment, group: Sequence[Trajectory], play: Play) -> list[Trajectory]:
         """What succeeded with help as answers to the plain prompt, their scores kept; failures as they are."""
-        good = [place for place, one in enumerate(group) if self._right(one) and len(one.turns) == 1]
+        good = [place for place, sample in enumerate(group) if self._right(sample) and len(sample.turns) == 1]
         known = asking.scenario.metadata
         again = await groups(
             play,
@@ -239,41 +239,41 @@ class Rescued(Rollout):
                 for place in good
             ],
         )
-        found = list(group)
-        for place, (one,) in zip(good, again, strict=True):
-            one.scenario, one.scores = asking.scenario, dict[str, Score](group[place].scores)
-            found[place] = one
-        return found
+        answers = list(group)
+        for place, (answer,) in zip(good, again, strict=True):
+            answer.scenario, answer.scores = asking.scenario, dict[str, Score](group[place].scores)
+            answers[place] = answer
+        return answers
 
     def _exchanged(self, group: list[Trajectory], tries: list[Trajectory]) -> list[Trajectory]:
         """Puts successes in the place of failures; what is not learnt from."""
         if self.take is None and not self.beside:
-            given, group[:] = list(group), tries
-            return given
-        chosen = [one for one in tries if self._right(one)][: self.take]
-        rest = [one for one in tries if not any(one is other for other in chosen)]
+            failures, group[:] = list(group), tries
+            return failures
+        chosen = [trajectory for trajectory in tries if self._right(trajectory)][: self.take]
+        rest = [trajectory for trajectory in tries if not any(trajectory is other for other in chosen)]
         if self.beside:
-            for one in chosen:
-                one.scenario = replace(one.scenario, id=f"{one.scenario.id} with help", origin=one.scenario.id)
+            for entry in chosen:
+                entry.scenario = replace(entry.scenario, id=f"{entry.scenario.id} with help", origin=entry.scenario.id)
             group += chosen
             return rest
-        given = group[: len(chosen)]
+        failures = group[: len(chosen)]
         group[: len(chosen)] = chosen[: len(group)]
-        return [*given, *rest, *chosen[len(given) :]]
+        return [*failures, *rest, *chosen[len(failures) :]]
 
 
 def _known(asking: Assignment, column: str) -> Any:
     """What a scenario tells under a name; an answer shows itself."""
-    told, answer = asking.scenario.metadata.get(column), asking.scenario.answer
-    return str(answer) if told is None and answer is not None and column in ("answer", "demonstration") else told
+    value, answer = asking.scenario.metadata.get(column), asking.scenario.answer
+    return str(answer) if value is None and answer is not None and column in ("answer", "demonstration") else value
 
 
-def _first(told: Any, share: float) -> Sequence[Any] | None:
+def _first(value: Any, share: float) -> Sequence[Any] | None:
     """The first `floor(share n)` of n characters or parts; None of anything else."""
-    if not isinstance(told, (str, tuple, list)):
+    if not isinstance(value, (str, tuple, list)):
         return None
     # A share such as 0.3 of 10 is 3, though 0.3 * 10 may come out below it.
-    return told[: math.floor(share * len(told) + 1e-9)]
+    return value[: math.floor(share * len(value) + 1e-9)]
 
 
 def _check_share(share: float) -> None:

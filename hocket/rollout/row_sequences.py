@@ -45,9 +45,9 @@ def in_sequences(batch: Batch, counts: Sequence[NDArray[np.int64]]) -> Batch:
     def split(held: Sequence[NDArray[Any] | None]) -> list[NDArray[Any]]:
         return [
             part
-            for whole, sizes in zip(held, counts, strict=bool(held))
-            if whole is not None
-            for part in np.split(whole, np.cumsum(sizes)[:-1])
+            for array, sizes in zip(held, counts, strict=bool(held))
+            if array is not None
+            for part in np.split(array, np.cumsum(sizes)[:-1])
         ]
 
     zeros = torch.zeros(number, dtype=torch.long)

@@ -29,6 +29,6 @@ class ScoredPreferences(Preferences):
         more: More | None = None,
     ) -> Experience:
         """Per scenario the chosen trajectory, then the rejected one, judged."""
-        found = await super().collect(asked, play=play, score=score, ledger=ledger, key=key, more=more)
-        await score(found.trajectories)
-        return found
+        experience = await super().collect(asked, play=play, score=score, ledger=ledger, key=key, more=more)
+        await score(experience.trajectories)
+        return experience

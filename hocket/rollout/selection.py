@@ -52,9 +52,9 @@ class Selected(Rollout):
         ]
         if self.judge is not None and good:
             verdicts = await self.judge(good, key=key.derive("judge"))
-            good = [one for one, verdict in zip(good, verdicts, strict=True) if verdict is None or verdict >= 0.5]
-        kept = {id(one) for one in good}
-        rest = [trajectory for trajectory in trajectories if id(trajectory) not in kept]
+            good = [sample for sample, verdict in zip(good, verdicts, strict=True) if verdict is None or verdict >= 0.5]
+        ids = {id(trajectory) for trajectory in good}
+        rest = [trajectory for trajectory in trajectories if id(trajectory) not in ids]
         return Experience(good, rest, {"rollout/kept": len(good) / max(1, len(trajectories))})
 
     def _scored(self, trajectory: Trajectory) -> float:

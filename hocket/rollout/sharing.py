@@ -1,4 +1,4 @@
-"""Groups of answers that nodes of a swarm tell each other, as text: what is said, and how a rollout says and hears it.
+"""Groups of answers that nodes of a swarm send each other, as text, and how a rollout sends and reads them.
 
 A node owns its model, its prompts and its verifier. It publishes answers, never rewards: who receives them reads the
 text with its own tokenizer and scores it with its own reward. `hocket.distributed.swarm` carries groups from node to
@@ -47,14 +47,14 @@ class Sharing(Protocol):
         ...
 
     def received(self) -> Sequence[SharedGroup]:
-        """What others told and is held at present, oldest first."""
+        """The groups received from others and held at present, oldest first."""
         ...
 
 
 def sharing_of(play: Play) -> Sharing | None:
     """The swarm that the player behind `play` belongs to; None where it trains alone."""
-    found = getattr(getattr(play, "player", None), "sharing", None)
-    return found if isinstance(found, Sharing) else None
+    sharing = getattr(getattr(play, "player", None), "sharing", None)
+    return sharing if isinstance(sharing, Sharing) else None
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ class Publication(Stage):
 
     def __call__(self, sampled: Sequence[Sequence[Trajectory]], key: Key) -> list[SharedGroup]:
         """A message per group."""
-        whole = (group for group in sampled if group and all(_plain(one) for one in group))
-        return [as_sampled(group) for group in whole]
+        plain_groups = (group for group in sampled if group and all(_plain(trajectory) for trajectory in group))
+        return [as_sampled(group) for group in plain_groups]
 
 
 def as_sampled(group: Sequence[Trajectory]) -> SharedGroup:
     """A group's texts, with their sampler's log-probs."""
-    return SharedGroup(group[0].scenario, tuple(one.text for one in group), tuple(_logp(one) for one in group))
+    return SharedGroup(group[0].scenario, tuple(entry.text for entry in group), tuple(_logp(entry) for entry in group))
 
 
 async def received_group(group: SharedGroup, like: Assignment, play: Play) -> list[Trajectory] | None:
@@ -83,12 +83,12 @@ async def received_group(group: SharedGroup, like: Assignment, play: Play) -> li
     Text is encoded anew, and the answers' own log-probs are unknown, so that the learner's stand in: ratio 1, as though
     it had sampled them itself. A group never mixes with one's own group of the same scenario.
     """
-    told = group.scenario
-    apart = f"{told.id} of {group.node or 'another'} at {group.step}"
-    asked = [
+    scenario = group.scenario
+    apart = f"{scenario.id} of {group.node or 'another'} at {group.step}"
+    assignments = [
         replace(
             like,
-            scenario=replace(told, id=apart, metadata={**told.metadata, "demonstration": answer}),
+            scenario=replace(scenario, id=apart, metadata={**scenario.metadata, "demonstration": answer}),
             samples=1,
             first=place,
             source="expert",
@@ -96,14 +96,14 @@ async def received_group(group: SharedGroup, like: Assignment, play: Play) -> li
         for place, answer in enumerate(group.answers)
     ]
     try:
-        played = [one for each in await groups(play, asked) for one in each]
+        played = [trajectory for each in await groups(play, assignments) for trajectory in each]
     except (ConfigurationError, ValueError):  # Too long for this model, or of words that it does not have.
         return None
     logps = group.logps or (None,) * len(played)
-    for one, logp in zip(played, logps, strict=True):
-        one.source = "imported"
-        SENDER.write(one, group.node)
-        TOLD_LOGP.write(one, logp)
+    for trajectory, logp in zip(played, logps, strict=True):
+        trajectory.source = "imported"
+        SENDER.write(trajectory, group.node)
+        TOLD_LOGP.write(trajectory, logp)
     return played
 
 

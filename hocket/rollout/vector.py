@@ -144,10 +144,10 @@ class VectorPlayer:
 
     def environment(self, slot: int) -> VectorEnvironment:
         """The environment of a slot, opened when first used."""
-        found = self._open[slot]
-        if found is None:
-            found = self._open[slot] = self._world.make()
-        return found
+        environment = self._open[slot]
+        if environment is None:
+            environment = self._open[slot] = self._world.make()
+        return environment
 
     def discard(self, slot: int) -> None:
         """Closes the environment of a slot."""
@@ -282,9 +282,9 @@ class EpisodePool:
         return ended
 
     def _step(self, slot: int, episode: VectorEpisode, action: Any, logp: float) -> None:
-        given = action.copy() if isinstance(action, np.ndarray) else action
+        command = action.copy() if isinstance(action, np.ndarray) else action
         try:
-            seen, reward, terminated, truncated = self.player.environment(slot).step(given)
+            observation, reward, terminated, truncated = self.player.environment(slot).step(command)
             reward = reward_of(reward, self.player.name)
         except ConfigurationError:
             raise
@@ -295,7 +295,7 @@ class EpisodePool:
         episode.actions.append(action)
         episode.logps.append(logp)
         episode.rewards.append(reward)
-        self.observations[slot] = seen
+        self.observations[slot] = observation
         budget = episode.assignment.budget
         episode.terminated = bool(terminated)
         episode.truncated = not terminated and (

@@ -22,12 +22,12 @@ def chunks_of_pairs(policy: Policy, batch: Batch, chunks: list[Tensor]) -> list[
     least = torch.full((batch.trajectories,), len(chunks)).scatter_reduce(0, owner, place, "amin")
     most = torch.full((batch.trajectories,), -1).scatter_reduce(0, owner, place, "amax")
     cut = least < most
-    whole = [chunk[~cut[connected[chunk]]] for chunk in chunks]
+    uncut = [chunk[~cut[connected[chunk]]] for chunk in chunks]
     decisions = torch.cat(chunks).sort().values
-    border = [decisions[connected[decisions] == one] for one in torch.nonzero(cut).flatten().tolist()]
+    border = [decisions[connected[decisions] == component] for component in torch.nonzero(cut).flatten().tolist()]
     if any(len(policy.chunks(batch, part)) > 1 for part in border):
         return None
-    return [chunk for chunk in (*whole, *border) if len(chunk)]
+    return [chunk for chunk in (*uncut, *border) if len(chunk)]
 
 
 def _connected(batch: Batch) -> Tensor:
@@ -37,12 +37,12 @@ def _connected(batch: Batch) -> Tensor:
     order = torch.argsort(occurrences.decision, stable=True)
     shared = occurrences.decision[order][1:] == occurrences.decision[order][:-1]
     met = occurrences.trajectory[order]
-    one = torch.cat([occurrences.pairs[:, 0], met[:-1][shared]])
-    other = torch.cat([occurrences.pairs[:, 1], met[1:][shared]])
+    left = torch.cat([occurrences.pairs[:, 0], met[:-1][shared]])
+    right = torch.cat([occurrences.pairs[:, 1], met[1:][shared]])
     label = torch.arange(batch.trajectories)
     while True:
-        smaller = torch.minimum(label[one], label[other])
-        lower = label.scatter_reduce(0, one, smaller, "amin").scatter_reduce(0, other, smaller, "amin")
+        smaller = torch.minimum(label[left], label[right])
+        lower = label.scatter_reduce(0, left, smaller, "amin").scatter_reduce(0, right, smaller, "amin")
         if torch.equal(lower, label):
             break
         label = lower

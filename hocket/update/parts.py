@@ -58,9 +58,9 @@ class PartedStep(GradientStep):
         Raises:
             ConfigurationError: for a part that the policy does not have.
         """
-        whole = super().optimiser(policy)
+        optimiser = super().optimiser(policy)
         if not self.paces:
-            return whole
+            return optimiser
         held = policy.parts() if isinstance(policy, HasParts) else {}
         unknown = next((name for name in self.paces if name not in held), None)
         if unknown is not None:
@@ -68,18 +68,18 @@ class PartedStep(GradientStep):
             raise ConfigurationError(
                 f"update.paces.{unknown}: policy {policy.name!r} {has}{nearest(unknown, held)}; name one of its parts"
             )
-        (common,) = whole.param_groups
+        (common,) = optimiser.param_groups
         shared = {name: value for name, value in common.items() if name != "params"}
-        whole.param_groups.clear()
+        optimiser.param_groups.clear()
         for name, weights in held.items():
-            own = self.paces.get(name, Pace())
-            lr = shared["lr"] if own.lr is None else own.lr
-            paced = {"part": name, "every": own.every, "clip_norm": own.clip_norm, "given": 0}
+            pace = self.paces.get(name, Pace())
+            lr = shared["lr"] if pace.lr is None else pace.lr
+            paced = {"part": name, "every": pace.every, "clip_norm": pace.clip_norm, "given": 0}
             trained = [weight for weight in weights if weight.requires_grad]
             if trained:
-                whole.add_param_group({**shared, **paced, "lr": lr, "params": trained})
-        whole.register_step_pre_hook(_paced)
-        return whole
+                optimiser.add_param_group({**shared, **paced, "lr": lr, "params": trained})
+        optimiser.register_step_pre_hook(_paced)
+        return optimiser
 
 
 def _paced(optimiser: torch.optim.Optimizer, *_: Any) -> None:

@@ -92,8 +92,8 @@ class Problem:
         used = occurrences.weight != 0
         if self.idle_without_advantage:
             used &= occurrences.advantage != 0
-        if bool(used.all()) and torch.equal(occurrences.decision, whole := torch.arange(batch.decisions)):
-            return whole
+        if bool(used.all()) and torch.equal(occurrences.decision, everything := torch.arange(batch.decisions)):
+            return everything
         live: Tensor = torch.unique(occurrences.decision[used])
         return live
 
@@ -107,8 +107,8 @@ class Problem:
         """`loss` and the terms' metrics at the current weights, without gradient."""
         batch = self.batch if batch is None else batch
         decisions = self.live(batch)
-        now = evaluate_detached(self.policy, batch, self.needs, decisions, reference=self.reference)
-        return self._report(now, batch, decisions)
+        outputs = evaluate_detached(self.policy, batch, self.needs, decisions, reference=self.reference)
+        return self._report(outputs, batch, decisions)
 
     def _report(self, now: Evaluation, batch: Batch, decisions: Tensor) -> Metrics:
         with torch.no_grad():
@@ -128,41 +128,41 @@ class Problem:
         chunks = self.policy.chunks(batch, decisions)
         local = self.couples is Level.DECISION
         if len(chunks) > 1 and self.couples is Level.PAIR:
-            whole = chunks_of_pairs(self.policy, batch, chunks)
-            chunks, local = (chunks, False) if whole is None else (whole, True)
+            pair_chunks = chunks_of_pairs(self.policy, batch, chunks)
+            chunks, local = (chunks, False) if pair_chunks is None else (pair_chunks, True)
         metrics: Metrics | None = None
         if len(chunks) <= 1 or local:
-            now, metrics = self._direct(batch, chunks)
+            outputs, metrics = self._direct(batch, chunks)
         else:
-            now = self._by_cotangent(batch, chunks, decisions)
+            outputs = self._by_cotangent(batch, chunks, decisions)
         if self.first is None or not len(self.first[0]):  # A mini-batch without signal changes nothing.
-            self.first = _in_whole(batch, decisions, now)
+            self.first = _in_whole(batch, decisions, outputs)
         if self.watch is not None:
-            self.watch(batch, now)
-        return self._report(now, batch, decisions) if metrics is None else metrics
+            self.watch(batch, outputs)
+        return self._report(outputs, batch, decisions) if metrics is None else metrics
 
     def _direct(self, batch: Batch, chunks: list[Tensor]) -> tuple[Evaluation, Metrics | None]:
         """One pass over the chunks: the evaluation, and the metrics if there is only one chunk, else None."""
-        whole = {} if len(chunks) == 1 else self._blank(batch)
+        columns = {} if len(chunks) == 1 else self._blank(batch)
         for chunk in chunks:
-            now = self.policy.evaluate(batch, self.needs, chunk, reference=self.reference)
+            outputs = self.policy.evaluate(batch, self.needs, chunk, reference=self.reference)
             inside = None if len(chunks) == 1 else _mask(chunk, batch.decisions)
-            terms = self.loss_terms(self._filled(now, batch, chunk), batch)
+            terms = self.loss_terms(self._filled(outputs, batch, chunk), batch)
             part = torch.stack([_restricted(term, batch, inside) for term in terms]).sum()
             if part.requires_grad:
                 part.backward()  # type: ignore[no-untyped-call]
             if inside is None:
-                values = {quantity: now.get(quantity).detach() for quantity in self.needs | {Quantity.LOGP}}
+                values = {quantity: outputs.get(quantity).detach() for quantity in self.needs | {Quantity.LOGP}}
                 return evaluation(values), _metrics(part, terms)
-            store(whole, now, chunk)
-        return evaluation(whole), None
+            store(columns, outputs, chunk)
+        return evaluation(columns), None
 
     def _by_cotangent(self, batch: Batch, chunks: list[Tensor], decisions: Tensor) -> Evaluation:
-        now = evaluate_detached(self.policy, batch, self.needs, decisions, reference=self.reference)
-        cotangents = self._cotangents(now, batch, decisions)
+        outputs = evaluate_detached(self.policy, batch, self.needs, decisions, reference=self.reference)
+        cotangents = self._cotangents(outputs, batch, decisions)
         for chunk in chunks:
             self._pull(batch, chunk, cotangents)
-        return now
+        return outputs
 
     def _cotangents(self, now: Evaluation, batch: Batch, decisions: Tensor) -> dict[Quantity, Tensor]:
         """The derivatives of the loss with respect to the evaluated quantities."""
@@ -221,8 +221,8 @@ class Problem:
         if self.first is None or not len(self.first[0]):
             return 0.0
         decisions, before = self.first
-        now = evaluate_detached(self.policy, self.batch, {Quantity.LOGP}, decisions)
-        gap = (now.logp - before.logp)[decisions]
+        outputs = evaluate_detached(self.policy, self.batch, {Quantity.LOGP}, decisions)
+        gap = (outputs.logp - before.logp)[decisions]
         return float((gap.exp() - 1 - gap).mean())
 
 
@@ -266,9 +266,9 @@ def _in_whole(batch: Batch, decisions: Tensor, now: Evaluation) -> tuple[Tensor,
         return decisions, now
     origin = batch.taken
     parts = {
-        quantity: one.new_zeros(origin.whole.decisions, *one.shape[1:]).index_copy(0, origin.decision, one)
+        quantity: column.new_zeros(origin.whole.decisions, *column.shape[1:]).index_copy(0, origin.decision, column)
         for quantity in Quantity
-        if (one := getattr(now, quantity.value)) is not None
+        if (column := getattr(now, quantity.value)) is not None
     }
     return origin.decision[decisions], evaluation(parts)
 

@@ -132,7 +132,7 @@ class Claims(list[Check]):
 
         def run() -> Finding:
             drawn = stale_rows(*(names or (self.row,)), **rows)
-            gaps = [off(recipe, one, formula, credit or standardised, state) for one in drawn]
+            gaps = [off(recipe, batch, formula, credit or standardised, state) for batch in drawn]
             return Finding(max(gaps) < limit, f"off by hand {max(gaps):.3e}, {len(gaps)} batches")
 
         self.append(Check(self.row, sentence, run, source or self.source, slow))
@@ -161,8 +161,8 @@ class Claims(list[Check]):
 
         def run() -> Finding:
             actual = {path: value_at(recipe, path) for path in values}
-            others = [f"{path} = {one!r}" for path, one in actual.items() if not _is(one, values[path])]
-            shown = ", ".join(others) or ", ".join(f"{path} = {_short(one)}" for path, one in actual.items())
+            others = [f"{path} = {value!r}" for path, value in actual.items() if not _is(value, values[path])]
+            shown = ", ".join(others) or ", ".join(f"{path} = {_short(value)}" for path, value in actual.items())
             return Finding(not others, shown)
 
         self.append(Check(self.row, sentence, run, source or self.source))
@@ -188,8 +188,8 @@ class Claims(list[Check]):
         """
         from hocket.lab.claims.shipped_check import Shipment  # Loads all that trains, which few claims need.
 
-        one = Shipment(recipe, slots, **how)
-        self.append(Check(self.row, one.sentence, one, self.source, slow=True, shipped=True))
+        shipment = Shipment(recipe, slots, **how)
+        self.append(Check(self.row, shipment.sentence, shipment, self.source, slow=True, shipped=True))
 
     def learns(self, recipe: Recipe, **how: Any) -> None:
         """States that the recipe as a user runs it learns: nothing diverges, unseen success rises by more than its
@@ -211,8 +211,8 @@ class Claims(list[Check]):
         """
         from hocket.lab.claims.search_check import SearchCheck
 
-        one = SearchCheck(method, reflect, settings)
-        self.append(Check(self.row, one.sentence, one, self.source, slow=True, shipped=True))
+        check = SearchCheck(method, reflect, settings)
+        self.append(Check(self.row, check.sentence, check, self.source, slow=True, shipped=True))
 
     def solved(self, method: Any, without: Mapping[str, Any], **how: Any) -> None:
         """States the same of a solver, run by `hocket solve`: `without` are settings that take its own part away.
@@ -221,8 +221,8 @@ class Claims(list[Check]):
         """
         from hocket.lab.claims.solver_check import SolverCheck
 
-        one = SolverCheck(method, without, **how)
-        self.append(Check(self.row, one.sentence, one, self.source, slow=True, shipped=True))
+        check = SolverCheck(method, without, **how)
+        self.append(Check(self.row, check.sentence, check, self.source, slow=True, shipped=True))
 
     def spares(self, mutant: str, reason: str) -> None:
         """Says why the claims may hold for a wrong version of the method, by its name (`hocket recipes --mutate`).

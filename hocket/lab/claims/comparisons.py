@@ -39,12 +39,12 @@ def gap(left: Any, right: Any) -> float:
         ValueError: where a difference is not a number, which `max` over several might hide.
     """
     if isinstance(left, (list, tuple)):
-        return max((gap(one, other) for one, other in zip(left, right, strict=True)), default=0.0)
-    one, other = (torch.as_tensor(side, dtype=torch.float64).detach() for side in (left, right))
-    found = float((one - other).abs().max()) if one.numel() else 0.0
-    if math.isnan(found):
+        return max((gap(first, second) for first, second in zip(left, right, strict=True)), default=0.0)
+    first, second = (torch.as_tensor(side, dtype=torch.float64).detach() for side in (left, right))
+    largest = float((first - second).abs().max()) if first.numel() else 0.0
+    if math.isnan(largest):
         raise ValueError("a difference is not a number")
-    return found
+    return largest
 
 
 def say(**figures: Any) -> str:
@@ -54,7 +54,7 @@ def say(**figures: Any) -> str:
 
 def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_shown(one)}" for name, one in value.items())
+        return ", ".join(f"{name} {_shown(entry)}" for name, entry in value.items())
     if isinstance(value, (list, tuple)):
         return f"{min(value):.3f}/{fmean(value):.3f}/{max(value):.3f}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -78,5 +78,5 @@ def cases(rows: Iterable[Any], predicate: Callable[..., bool]) -> Finding:
 
 def same_gradient(left: Recipe, right: Recipe, count: int = 20, *names: str | int, **settings: Any) -> Finding:
     """Two recipes have equal gradients on random batches."""
-    gaps = (gap(gradient(left, one), gradient(right, one)) for one in batches(count, *names, **settings))
+    gaps = (gap(gradient(left, batch), gradient(right, batch)) for batch in batches(count, *names, **settings))
     return below(EXACT, largest_difference_of_gradients=max(gaps))

@@ -74,8 +74,8 @@ def _placeless(text: str) -> str:
     """A module without where it imports from: of the library's names, which stay as they are when a piece moves."""
     lines: set[str] = set()
     for statement in _IMPORTS.findall(text):
-        own = _OWN.match(statement)
-        lines |= set(_NAME.findall(own[1])) if own else {statement.strip()}
+        imported = _OWN.match(statement)
+        lines |= set(_NAME.findall(imported[1])) if imported else {statement.strip()}
     return ORIGIN.sub("", _IMPORTS.sub("", text)) + "\n".join(sorted(lines))
 
 
@@ -93,7 +93,7 @@ def digest(*modules: str, words: bool = False) -> str:
     while waiting:
         module = waiting.pop()
         if module not in known and module not in ENGINE:
-            whole, code, used = read_module(module)
-            known[module] = whole if words else code
+            full, code, used = read_module(module)
+            known[module] = full if words else code
             waiting += used
     return hashed("\n".join(sorted(set(known.values()))))

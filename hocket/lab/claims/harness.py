@@ -65,12 +65,12 @@ def runs(
     made: dict[str, list[Bench]] = {}
     for recipe in recipes:
         for seed in seeds:
-            one = Bench(world, recipe, seed=seed, steps=steps, **bench)
+            run = Bench(world, recipe, seed=seed, steps=steps, **bench)
             watch = None if after is None else after(recipe.name)
-            made.setdefault(recipe.name, []).append(run_stale(one, steps, lag=lag, every=every, after=watch))
+            made.setdefault(recipe.name, []).append(run_stale(run, steps, lag=lag, every=every, after=watch))
     return made
 
 
 def each(of: Mapping[str, Sequence[Bench]], measure: Callable[[Bench], float]) -> dict[str, list[float]]:
     """A figure of every run, by the recipes' names."""
-    return {name: [measure(one) for one in group] for name, group in of.items()}
+    return {name: [measure(run) for run in group] for name, group in of.items()}

@@ -49,30 +49,30 @@ class Pupil:
     def exam(self, samples: int = 2, split: Split = "eval") -> list[Trajectory]:
         """Attempts at the scenarios of a split, sampled as in training and not learnt from."""
         size = self.parts.task.size(split) or 0
-        asked = [
+        assignments = [
             Assignment(self.parts.task.scenario(split, number), samples, self.parts.decoding) for number in range(size)
         ]
-        return run_async(self.parts.player.play(asked, key=Key.of(0).derive("exam", split)))
+        return run_async(self.parts.player.play(assignments, key=Key.of(0).derive("exam", split)))
 
     def success(self, samples: int = 2, split: Split = "eval") -> float:
         """The share of these that succeed."""
-        return fmean(self.parts.task.success(one) for one in self.exam(samples, split))
+        return fmean(self.parts.task.success(trajectory) for trajectory in self.exam(samples, split))
 
 
 @cache
 def lessons(task: str, steps: int = 60, lr: float = 0.003) -> str:
     """A folder with the shipped model after so many steps of `sft` on a task's demonstrations."""
-    kept = tempfile.TemporaryDirectory()
-    _FOLDERS.append(kept)
+    folder = tempfile.TemporaryDirectory()
+    _FOLDERS.append(folder)
     pupil = begin("sft", task, {"update.lr": lr}).run(steps)
-    pupil.parts.lead.policy.save(Path(kept.name))
-    return kept.name
+    pupil.parts.lead.policy.save(Path(folder.name))
+    return folder.name
 
 
 def begin(recipe: Recipe | str, task: str, settings: Mapping[str, Any] | None = None) -> Pupil:
     """A run configured as `hocket train` does."""
-    found = tasks.find(task)
-    return Pupil(build_parts(configured(recipe, task, found, settings or {}), found))
+    lesson_task = tasks.find(task)
+    return Pupil(build_parts(configured(recipe, task, lesson_task, settings or {}), lesson_task))
 
 
 def after_lessons(

@@ -47,7 +47,7 @@ class Mutant:
 
 def of_recipe(attribute: str, recipe: Recipe) -> Iterator[Mutant]:
     """The mutants of a recipe's own settings; those that cannot be built are left out, as nobody can run them."""
-    for path, changed in {repr(one): one for one in _settings(recipe)}.values():  # not all values are hashable
+    for path, changed in {repr(pair): pair for pair in _settings(recipe)}.values():  # not all values are hashable
         try:
             mutated = recipe.but({path: changed})
         except (HocketError, ValueError, TypeError):
@@ -74,13 +74,13 @@ def _settings(recipe: Recipe) -> Iterator[tuple[str, Any]]:
     """Dotted paths of what a recipe has of its own, and other values for them."""
     parent = parent_of(recipe)
     if parent is not None:
-        own = [(slot, getattr(parent, slot), getattr(recipe, slot)) for slot in ("workflow", *ROOMS)]
-        yield from ((slot, before) for slot, before, now in own if before != now)
+        slots = [(slot, getattr(parent, slot), getattr(recipe, slot)) for slot in ("workflow", *ROOMS)]
+        yield from ((slot, before) for slot, before, value in slots if before != value)
     for slot in ROOMS:
-        now, before = getattr(recipe, slot), getattr(parent, slot) if parent else None
-        if now != before:
-            yield from _terms(slot, now)
-            yield from _constants(slot, now, before)
+        value, before = getattr(recipe, slot), getattr(parent, slot) if parent else None
+        if value != before:
+            yield from _terms(slot, value)
+            yield from _constants(slot, value, before)
 
 
 def _terms(slot: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -91,16 +91,16 @@ def _terms(slot: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _constants(where: str, value: Any, before: Any) -> Iterator[tuple[str, Any]]:
     """Settings at and below a path that differ from those before, moved."""
-    changed = [(path, now) for path, _, now in differences(before, value, where)]
-    for path, now in changed:
-        for inner, leaf in _leaves(path, now):
+    changed = [(path, setting) for path, _, setting in differences(before, value, where)]
+    for path, setting in changed:
+        for inner, leaf in _leaves(path, setting):
             yield from ((inner, other) for other in _moved(leaf))
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, tuple) and any(is_component(one) for one in value):
-        for place, one in enumerate(value):
-            yield from _leaves(f"{path}.{place}", one)
+    if isinstance(value, tuple) and any(is_component(item) for item in value):
+        for place, item in enumerate(value):
+            yield from _leaves(f"{path}.{place}", item)
     elif is_component(value):
         for field in dataclasses.fields(value):
             if field.init:
@@ -178,10 +178,10 @@ class _Change(_Sites):
         self.place, self.number = place, number
 
     def visit(self, node: ast.AST) -> Any:
-        seen = len(self.found)
+        count = len(self.found)
         visited = super().visit(node)
-        if len(self.found) > seen and seen == self.place and self.found[seen][0] is node:
-            return self.found[seen][1][self.number]
+        if len(self.found) > count and count == self.place and self.found[count][0] is node:
+            return self.found[count][1][self.number]
         return visited
 
 

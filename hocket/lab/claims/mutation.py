@@ -112,8 +112,8 @@ def surveyed(
 ) -> Survey:
     """What is known of a row after these outcomes of `mutate`."""
     before = Survey(made_from(row, reach=reach)) if known is None else known
-    noticed = Counter(one.by for one in outcomes if one.killed is not None) + Counter(before.noticed)
-    unnoticed = {one.place: one.mutant for one in outcomes if one.killed is None}
+    noticed = Counter(outcome.by for outcome in outcomes if outcome.killed is not None) + Counter(before.noticed)
+    unnoticed = {outcome.place: outcome.mutant for outcome in outcomes if outcome.killed is None}
     claims = before.claims.union(digest_of(check) for check in asked(row, slow=slow, known=known))
     return Survey(before.made_from, claims, noticed, unnoticed)
 
@@ -149,13 +149,13 @@ def mutants_of(module: ModuleType) -> list[Mutant]:
     if not hasattr(module, "__hocket_file__"):
         return of_method(module)
     lines = _stated_lines(module)
-    own = [
-        (name, one)
-        for name, one in vars(module).items()
-        if isinstance(one, Recipe) and one.name not in RECIPES.declared
+    recipes = [
+        (name, value)
+        for name, value in vars(module).items()
+        if isinstance(value, Recipe) and value.name not in RECIPES.declared
     ]
     code = [mutant for mutant in of_code(inspect.getsource(module)) if mutant.line not in lines]
-    return [*code, *(mutant for name, one in own for mutant in of_recipe(name, one))]
+    return [*code, *(mutant for name, recipe in recipes for mutant in of_recipe(name, recipe))]
 
 
 def _stated_lines(module: ModuleType) -> set[int]:

@@ -19,10 +19,10 @@ def filled(text: str, checks: Sequence[Check]) -> str:
         ConfigurationError: when one does not hold: a page tells what does.
     """
     verdicts = [check() for check in checks if not check.shipped]
-    failed = [one.claim for one in verdicts if not one.holds]
+    failed = [verdict.claim for verdict in verdicts if not verdict.holds]
     if failed:
         raise ConfigurationError(f"the page tells what holds, but this does not: {failed[0]}")
-    lines = [f"- *{one.claim[0].upper()}{one.claim[1:]}.* {one.saw}." for one in verdicts]
+    lines = [f"- *{verdict.claim[0].upper()}{verdict.claim[1:]}.* {verdict.saw}." for verdict in verdicts]
     return text.replace("{figures}", "\n".join(lines))
 
 

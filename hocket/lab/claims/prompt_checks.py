@@ -51,7 +51,7 @@ class SearchOutcome:
 def steerable(searcher: str) -> str:
     """The shipped model after the lessons in what a searcher asks, which are the same for all conventions."""
     lessons = lessons_for(tasks.find("conventions"), searcher)
-    return taught(lessons, "nano", lessons.lessons.steps, (), Path(_place().name) / searcher, lambda said: None)
+    return taught(lessons, "nano", lessons.lessons.steps, (), Path(_place().name) / searcher, lambda message: None)
 
 
 @functools.cache
@@ -73,33 +73,33 @@ def sought(
 ) -> SearchOutcome:
     """A search for the convention of `seed` by the taught model, which reflects itself unless `reflect` does.
 
-    It was taught what `course` asks, the searcher itself unless told. With `shuffled` the scores of drawn groups and
+    It was taught what `course` asks, the searcher itself by default. With `shuffled` the scores of drawn groups and
     the right answers of practice cases are dealt out anew, and if that goes `through` those of development cases too,
     by which versions are chosen. The evaluation split is scored as it is.
     """
     with tempfile.TemporaryDirectory() as place:
-        asked = SearchSettings(
+        search = SearchSettings(
             f"conventions?seed={seed}", searcher, seed=seed, model=steerable(course or searcher), lessons=0, **settings
         )
-        run = SearchRun(asked, Path(place) / "search")
+        run = SearchRun(search, Path(place) / "search")
         if reflect is not None:
             run.bench.reflect = reflect
         if shuffled:
-            run.bench.target = ShuffledTarget(run.target, asked.practice, through)
+            run.bench.target = ShuffledTarget(run.target, search.practice, through)
         before = fingerprint(run.target.policies)
-        found = run.run()
-        trials, split = tuple(run.bench.trials), range(asked.practice, asked.practice + asked.development)
+        result = run.run()
+        trials, split = tuple(run.bench.trials), range(search.practice, search.practice + search.development)
         run.target.split = "train"
         known = run.target.play(told(run.task), split, 1, greedy=True, key=run.bench.key.derive("known"))
-        ceiling = fmean(one.score for one in known)
+        ceiling = fmean(case.score for case in known)
         good = (trial.spent for trial in trials if trial.score >= enough * ceiling)
         return SearchOutcome(
             trials[0].score,
-            found["development"]["best"],
+            result["development"]["best"],
             trials[-1].score,
             ceiling,
-            next(good, asked.budget),
-            (found["evaluation"]["start"], found["evaluation"]["best"]),
+            next(good, search.budget),
+            (result["evaluation"]["start"], result["evaluation"]["best"]),
             trials,
             fingerprint(run.target.policies) == before,
         )
@@ -107,9 +107,9 @@ def sought(
 
 def told_of(found: Mapping[int, SearchOutcome], blind: Mapping[int, SearchOutcome]) -> str:
     """The figures of searches by seed, beside those of another searcher."""
-    ours = {name: [getattr(one, name) for one in found.values()] for name in ("start", "best", "ceiling", "calls")}
-    ours["unseen"] = [one.evaluation[1] for one in found.values()]
-    other = {name: [getattr(one, name) for one in blind.values()] for name in ("best", "calls")}
+    ours = {name: [getattr(run, name) for run in found.values()] for name in ("start", "best", "ceiling", "calls")}
+    ours["unseen"] = [run.evaluation[1] for run in found.values()]
+    other = {name: [getattr(run, name) for run in blind.values()] for name in ("best", "calls")}
     return say(**ours, random_lines=other)
 
 
@@ -141,16 +141,16 @@ class ShuffledTarget:
         chooses = bool(cases) and cases[0] >= self.practice
         if chooses and not self.through:
             return played
-        draw, found = key.derive("shuffled", texts.digest, first, *cases).numpy(), list(played)
-        for place in range(0, len(found), samples):
+        draw, results = key.derive("shuffled", texts.digest, first, *cases).numpy(), list(played)
+        for place in range(0, len(results), samples):
             order = draw.permutation(samples).tolist()
-            scores = [found[place + other].score for other in order]
+            scores = [results[place + other].score for other in order]
             for number, score in enumerate(scores):
-                found[place + number] = replace(found[place + number], score=score)
-        right = [found[place].expected for place in range(0, len(found), samples)]
+                results[place + number] = replace(results[place + number], score=score)
+        right = [results[place].expected for place in range(0, len(results), samples)]
         dealt = [right[place] for place in draw.permutation(len(right)).tolist()]
-        found = [replace(one, expected=dealt[place // samples]) for place, one in enumerate(found)]
-        return [replace(one, score=self._by(one)) for one in found] if chooses else found
+        results = [replace(result, expected=dealt[place // samples]) for place, result in enumerate(results)]
+        return [replace(result, score=self._by(result)) for result in results] if chooses else results
 
     def _by(self, one: CaseResult) -> float:
         """What an answer is worth by the right answer that was dealt to it."""

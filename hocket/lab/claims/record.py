@@ -73,9 +73,9 @@ class Sources:
 
     def stale(self, verdicts: Iterable[Verdict]) -> bool:
         """Whether a verdict is of other code, or a claim without one."""
-        kept = {verdict.made_from for verdict in verdicts}
+        digests = {verdict.made_from for verdict in verdicts}
         wanted = {*self.claims.values(), self.shipped, self.learns} - {""}
-        return not wanted <= kept <= wanted | {self.ground}
+        return not wanted <= digests <= wanted | {self.ground}
 
 
 def method_of(claims: Path) -> str:
@@ -144,11 +144,11 @@ class ClaimsSource:
         imports, rest = dict[str, str](), ""
         for node in ast.parse(text).body:
             decorators = getattr(node, "decorator_list", [])
-            first = min(one.lineno for one in (node, *decorators))
+            first = min(part.lineno for part in (node, *decorators))
             code = code_alone("".join(lines[first - 1 : node.end_lineno]).rstrip("\n") + "\n")
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 origin = node.module or "" if isinstance(node, ast.ImportFrom) else ""
-                imports |= {one.asname or one.name.partition(".")[0]: origin for one in node.names}
+                imports |= {alias.asname or alias.name.partition(".")[0]: origin for alias in node.names}
             elif sentence := _sentence(decorators[0] if decorators else node):
                 claims[sentence] = code
             elif names := _defined(node):
@@ -184,7 +184,7 @@ def _defined(node: ast.stmt) -> list[str]:
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return [one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
+    return [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
 
 
 @functools.cache
@@ -223,20 +223,20 @@ def status_of(rows: Iterable[str], note: str, *, ships: bool = True) -> Status:
     without any claim.
     """
     records = [recorded(row) for row in rows]
-    known = [one for one in records if one is not None]
+    known = [record for record in records if record is not None]
     if not known:
         return "open"
-    held = all(verdict.holds for one in known for verdict in one.verdicts)
-    seen = not ships or all(any(verdict.shipped for verdict in one.verdicts) for one in known)
-    if note or len(known) < len(records) or not held or not seen:
+    held = all(verdict.holds for record in known for verdict in record.verdicts)
+    shipped = not ships or all(any(verdict.shipped for verdict in record.verdicts) for record in known)
+    if note or len(known) < len(records) or not held or not shipped:
         return "partial"
-    return "stale" if any(one.stale for one in known) else "works"
+    return "stale" if any(record.stale for record in known) else "works"
 
 
 def stale_rows() -> list[str]:
     """The rows with verdicts of other code than there is now, or never kept."""
     rows = sorted(file.stem.replace("_", "-") for file in METHODS.glob("*/claims/*.py") if file.stem != "__init__")
-    return [row for row in rows if (found := recorded(row)) is not None and found.stale]
+    return [row for row in rows if (record := recorded(row)) is not None and record.stale]
 
 
 def keep(verdicts: Iterable[Verdict], checks: Mapping[str, Sequence[Check]]) -> None:
@@ -248,14 +248,14 @@ def keep(verdicts: Iterable[Verdict], checks: Mapping[str, Sequence[Check]]) -> 
     new: dict[str, dict[str, Verdict]] = {}
     for verdict in verdicts:
         new.setdefault(verdict.row, {})[verdict.claim] = verdict
-    for row, found in new.items():
+    for row, by_claim in new.items():
         file, old = claims_file(row), recorded(row)
         if file is None or old is None or row not in checks:  # A file of a user's has verdicts, but no place for them.
             continue
         sources, verdicts_kept = sources_of(file), list[Verdict]()
         for check in checks[row]:
-            new_one = found.get(check.claim)
-            known = next((one for one in old.verdicts if one.claim == check.claim), None)
+            new_one = by_claim.get(check.claim)
+            known = next((verdict for verdict in old.verdicts if verdict.claim == check.claim), None)
             if new_one is not None:
                 verdicts_kept.append(replace(new_one, made_from=sources.of(check)))
             elif known is not None:
@@ -268,7 +268,7 @@ def store(row: str, verdicts: Iterable[Verdict]) -> None:
     """Puts verdicts in the place of those that were kept of a row of the library."""
     claims = claims_file(row)
     assert claims is not None, row
-    replace_lines(_file(claims), row, [_plain(one) for one in verdicts])
+    replace_lines(_file(claims), row, [_plain(verdict) for verdict in verdicts])
     recorded.cache_clear()
 
 

@@ -18,8 +18,8 @@ from hocket.lab.claims.digests import METHODS
 @functools.cache
 def files() -> Mapping[str, Path]:
     """The file of claims of every row, by the row's id."""
-    found = {file.stem.replace("_", "-"): file for file in METHODS.glob("*/claims/*.py") if file.stem != "__init__"}
-    return dict(sorted(found.items()))
+    by_row = {file.stem.replace("_", "-"): file for file in METHODS.glob("*/claims/*.py") if file.stem != "__init__"}
+    return dict(sorted(by_row.items()))
 
 
 def checks_of(row: str) -> tuple[Check, ...]:
@@ -32,7 +32,7 @@ def checks_of(row: str) -> tuple[Check, ...]:
         return _stated(load_file(Path(row), "--check"))
     if row not in files():
         return _installed(row)
-    return tuple(check for one in claims_of(row) for check in one)
+    return tuple(check for claims in claims_of(row) for check in claims)
 
 
 def claims_of(row: str) -> tuple[Claims, ...]:
@@ -50,7 +50,7 @@ def _installed(name: str) -> tuple[Check, ...]:
     package, _, stem = module.rpartition(".")
     beside = f"{package}.claims.{stem}"
     modules = (module, beside) if package and sources(beside) else (module,)
-    return tuple(check for one in modules for check in _stated(importlib.import_module(one)))
+    return tuple(check for path in modules for check in _stated(importlib.import_module(path)))
 
 
 @functools.cache

@@ -46,24 +46,24 @@ class SearchCheck:
 
     def __call__(self) -> Finding:
         with tempfile.TemporaryDirectory() as place:
-            whole, cut = Path(place) / "whole", Path(place) / "cut"
-            run = self._run(whole)
-            found = run.run()
+            complete, cut = Path(place) / "whole", Path(place) / "cut"
+            run = self._run(complete)
+            facts = run.run()
             cut.mkdir()
-            lines = (whole / "journal.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+            lines = (complete / "journal.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
             (cut / "journal.jsonl").write_text("".join(lines[: len(lines) // 2]), encoding="utf-8")
             again = self._run(cut).run()
-            same = all((whole / one).read_bytes() == (cut / one).read_bytes() for one in (TRIALS, BEST))
-            same &= {**found, "path": ""} == {**again, "path": ""}
-            rows = [json.loads(line) for line in (whole / TRIALS).read_text(encoding="utf-8").splitlines()]
+            same = all((complete / file).read_bytes() == (cut / file).read_bytes() for file in (TRIALS, BEST))
+            same &= {**facts, "path": ""} == {**again, "path": ""}
+            rows = [json.loads(line) for line in (complete / TRIALS).read_text(encoding="utf-8").splitlines()]
             read = _is_read(run)
-        better = found["development"]["best"] >= found["development"]["start"]
+        better = facts["development"]["best"] >= facts["development"]["start"]
         changed = all(row["changes"] for row in rows[1:])
-        holds = read and same and better and changed and len(rows) > 1 and found["calls"] <= found["settings"]["budget"]
-        figures = {name: found[name] for name in ("tried", "calls", "reflections")}
-        said = ", ".join(f"{name} {value}" for name, value in figures.items())
-        start, best = found["development"]["start"], found["development"]["best"]
-        return Finding(holds, f"{said}, development {start:.3f} to {best:.3f}, resumed equal: {same}, shown: {read}")
+        holds = read and same and better and changed and len(rows) > 1 and facts["calls"] <= facts["settings"]["budget"]
+        figures = {name: facts[name] for name in ("tried", "calls", "reflections")}
+        text = ", ".join(f"{name} {value}" for name, value in figures.items())
+        start, best = facts["development"]["start"], facts["development"]["best"]
+        return Finding(holds, f"{text}, development {start:.3f} to {best:.3f}, resumed equal: {same}, shown: {read}")
 
     def _run(self, folder: Path) -> SearchRun:
         settings = {"searcher": self.method.name, **QUICK, **self.settings}
@@ -83,13 +83,13 @@ def _is_read(run: SearchRun) -> bool:
 def _reads(run: SearchRun, texts: Texts) -> bool:
     target = run.target
     player = target.player
-    asked = [Assignment(target.task.scenario("train", 0), decoding=target.config.decoding)]
+    assignments = [Assignment(target.task.scenario("train", 0), decoding=target.config.decoding)]
     worded = Worded(player.workflow, texts)
-    question = prompt_text(asked[0].scenario)
-    told = {role: player.encode(text) for role, text in worded.prompts_for(question).items()}
+    question = prompt_text(assignments[0].scenario)
+    prompts = {role: player.encode(text) for role, text in worded.prompts_for(question).items()}
 
     async def played() -> Any:
-        return await replace(player, workflow=worded).play(asked, key=Key.of(0))
+        return await replace(player, workflow=worded).play(assignments, key=Key.of(0))
 
     turns = run_async(played())[0].turns
     if texts.edges is not None:
@@ -98,7 +98,7 @@ def _reads(run: SearchRun, texts: Texts) -> bool:
     if texts.blocks is not None and {turn.role for turn in turns} != _speak(texts.blocks, target.blocks):
         return False
     reads = [(turn.role, player.decode(turn.observation.tolist())) for turn in turns if turn.parent is None]
-    return all(player.decode(told[role]) in text for role, text in reads if role in told)
+    return all(player.decode(prompts[role]) in text for role, text in reads if role in prompts)
 
 
 def _speak(counts: Mapping[str, int], blocks: Sequence[Block]) -> set[str]:

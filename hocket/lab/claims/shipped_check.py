@@ -132,18 +132,18 @@ class Shipment:
         name = self.task or self.recipe.task or Config.task
         task = tasks.find(name)
         config = configured(self.recipe, name, task, settings)
-        shipped, plain = (run(one, task, self.steps) for one in (config, replace(config, recipe=self._plain(config))))
+        shipped, plain = (run(side, task, self.steps) for side in (config, replace(config, recipe=self._plain(config))))
         change, size = difference(shipped.gradients, plain.gradients), largest(shipped.gradients)
         figures = {"gradient": size, "relative change without": change}
         figures |= dict(self.sees(shipped)) if self.sees is not None else {}
-        unmet = [one.value for one in self.recipe.requires if not one.met(_everything(shipped))]
+        unmet = [requirement.value for requirement in self.recipe.requires if not requirement.met(_everything(shipped))]
         learnt = not self.trains or shipped.roles == frozenset(self.trains)
-        idle = _idle(shipped) & {_kind(one) for slot in self.slots for one in _each(value_at(config.recipe, slot))}
-        said = [f"{name} {value:.4g}" for name, value in figures.items()]
-        said += [f"learnt from {' and '.join(sorted(shipped.roles)) or 'nobody'}"]
-        said += [f"without {what}" for what in unmet] + [f"{stage} idle" for stage in sorted(idle)]
+        idle = _idle(shipped) & {_kind(part) for slot in self.slots for part in _each(value_at(config.recipe, slot))}
+        notes = [f"{name} {value:.4g}" for name, value in figures.items()]
+        notes += [f"learnt from {' and '.join(sorted(shipped.roles)) or 'nobody'}"]
+        notes += [f"without {what}" for what in unmet] + [f"{stage} idle" for stage in sorted(idle)]
         sound = all(math.isfinite(value) and value > 0 for value in figures.values()) and change > self.least
-        return Finding(sound and learnt and not unmet and not idle, ", ".join(said))
+        return Finding(sound and learnt and not unmet and not idle, ", ".join(notes))
 
     def _plain(self, config: Config) -> Recipe:
         """The configured recipe without its own part; the parent is configured for the same task."""
@@ -162,8 +162,8 @@ class Shipment:
 
 def _typed(settings: Mapping[str, Any]) -> str:
     """A run as it is typed."""
-    given = {name: json.dumps(value) if isinstance(value, Mapping) else str(value) for name, value in settings.items()}
-    words = (f"--{name} {shlex.quote(value)}" for name, value in given.items())
+    flags = {name: json.dumps(value) if isinstance(value, Mapping) else str(value) for name, value in settings.items()}
+    words = (f"--{name} {shlex.quote(value)}" for name, value in flags.items())
     return " ".join(("hocket train", *words)).replace(f"{PACKAGE.parent}/", "")  # As in a checkout.
 
 
@@ -187,8 +187,8 @@ def run(config: Config, task: Task, steps: int) -> ShippedRun:
     gradients: list[Tensor] = []
 
     def record(optimiser: torch.optim.Optimizer, *_: object) -> None:
-        found = [p.grad.flatten() for group in optimiser.param_groups for p in group["params"] if p.grad is not None]
-        gradients.append(torch.cat(found).double())
+        slopes = [p.grad.flatten() for group in optimiser.param_groups for p in group["params"] if p.grad is not None]
+        gradients.append(torch.cat(slopes).double())
 
     hook = register_optimizer_step_pre_hook(record)
     try:
@@ -200,7 +200,7 @@ def run(config: Config, task: Task, steps: int) -> ShippedRun:
     finally:
         hook.remove()
     moved = {name: _weights(parts, name) - old for name, old in before.items()}
-    changed = frozenset(name for name, one in moved.items() if bool(one.any()))
+    changed = frozenset(name for name, delta in moved.items() if bool(delta.any()))
     if not gradients:
         gradients = [moved[name] for name in sorted(changed)]
     roles = frozenset[str]().union(*(_roles(result, changed) for result in results))
@@ -220,7 +220,7 @@ def difference(left: Sequence[Tensor], right: Sequence[Tensor]) -> float:
     for size, rows in ours.items():
         others = theirs[size]
         pairs += zip(rows, others, strict=True) if len(rows) == len(others) else [(_mean(rows), _mean(others))]
-    sizes = ((float((one - other).norm()), max(float(one.norm()), float(other.norm()))) for one, other in pairs)
+    sizes = ((float((row - other).norm()), max(float(row.norm()), float(other.norm()))) for row, other in pairs)
     return max((apart / size for apart, size in sizes if size), default=0.0)
 
 
@@ -238,12 +238,12 @@ def _mean(gradients: Sequence[Tensor]) -> Tensor:
 
 def largest(gradients: Sequence[Tensor]) -> float:
     """The largest norm; 0 of none."""
-    return max((float(one.norm()) for one in gradients), default=0.0)
+    return max((float(gradient.norm()) for gradient in gradients), default=0.0)
 
 
 def _weights(parts: RunContext, name: str) -> Tensor:
     module = parts.learners[name].policy.module
-    return torch.cat([one.detach().double().flatten() for one in module.parameters()])
+    return torch.cat([parameter.detach().double().flatten() for parameter in module.parameters()])
 
 
 def _roles(result: StepResult, policies: frozenset[str]) -> frozenset[str]:
@@ -251,11 +251,11 @@ def _roles(result: StepResult, policies: frozenset[str]) -> frozenset[str]:
     batch = result.batch
     if batch is None:
         return frozenset()
-    seen = batch.occurrences
-    signal = (seen.weight != 0) & ((seen.advantage != 0) | (seen.pairs is not None))
-    turns = set(batch.turn[seen.decision[signal]].tolist())
-    own = [name in policies for name in batch.names["policy"]]
-    mine = [turn for turn in turns if own[int(batch.policy[turn])]]
+    occurrences = batch.occurrences
+    signal = (occurrences.weight != 0) & ((occurrences.advantage != 0) | (occurrences.pairs is not None))
+    turns = set(batch.turn[occurrences.decision[signal]].tolist())
+    changed = [name in policies for name in batch.names["policy"]]
+    mine = [turn for turn in turns if changed[int(batch.policy[turn])]]
     return frozenset(batch.names["role"][int(batch.role[turn])] for turn in mine)
 
 
@@ -275,5 +275,5 @@ def _kind(value: Any) -> str:
 
 
 def _everything(shipped: ShippedRun) -> list[Any]:
-    kept = (row.experience for row in shipped.results if row.experience is not None)
-    return [one for experience in kept for one in experience.trajectories]
+    experiences = (row.experience for row in shipped.results if row.experience is not None)
+    return [trajectory for experience in experiences for trajectory in experience.trajectories]

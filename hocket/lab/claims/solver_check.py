@@ -55,9 +55,9 @@ class SolverCheck:
     @property
     def sentence(self) -> str:
         """The claim."""
-        given = {"method": self.method.name, "world": self.world, "steps": self.steps}
-        given |= {f"method.{name}": value for name, value in self.settings.items()}
-        typed = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in given.items() if value is not None)
+        flags = {"method": self.method.name, "world": self.world, "steps": self.steps}
+        flags |= {f"method.{name}": value for name, value in self.settings.items()}
+        typed = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in flags.items() if value is not None)
         without = ", ".join(f"{name} = {value}" for name, value in self.without.items())
         means = {1: "higher", -1: "lower"}
         also = " and".join(f" with the {name} {means[sign]}" for name, sign in self.better.items())
@@ -68,25 +68,25 @@ class SolverCheck:
 
     def __call__(self) -> Finding:
         with tempfile.TemporaryDirectory() as place:
-            whole, cut, bare = (Path(place) / name for name in ("whole", "cut", "bare"))
-            shipped = self._run(whole, self.settings, self.steps)
+            complete, cut, bare = (Path(place) / name for name in ("whole", "cut", "bare"))
+            shipped = self._run(complete, self.settings, self.steps)
             half = max(1, int(shipped["steps"]) // 2)
             self._run(cut, self.settings, half)
             self._run(cut, self.settings, self.steps)
-            same = all((whole / one).read_bytes() == (cut / one).read_bytes() for one in (METRICS, STATE))
+            same = all((complete / file).read_bytes() == (cut / file).read_bytes() for file in (METRICS, STATE))
             plain = self._run(bare, {**self.settings, **self.without}, self.steps)
         pairs = zip(shipped.column("value"), plain.column("value"), strict=True)
-        figures = {"largest change of a value without": max(abs(one - other) for one, other in pairs)}
+        figures = {"largest change of a value without": max(abs(value - other) for value, other in pairs)}
         figures |= dict(self.sees(shipped, plain)) if self.sees is not None else {}
         holds = same and all(value > LEAST for value in figures.values())
         holds &= all(sign * (shipped[name] - plain[name]) > 0 for name, sign in self.better.items())
-        said = [f"{name} {value:.4g}" for name, value in figures.items()]
+        notes = [f"{name} {value:.4g}" for name, value in figures.items()]
         names = dict.fromkeys(("value", "optimum", "regret", "switches", *self.better))
-        said += [f"{name} {shipped[name]:.5g} and without {plain[name]:.5g}" for name in names]
-        return Finding(holds, ", ".join([*said, f"resumed equal: {same}"]))
+        notes += [f"{name} {shipped[name]:.5g} and without {plain[name]:.5g}" for name in names]
+        return Finding(holds, ", ".join([*notes, f"resumed equal: {same}"]))
 
     def _run(self, folder: Path, settings: Mapping[str, Any], steps: int | None) -> SolvedRun:
-        asked = SolveSettings(self.method.name, self.world, steps, self.seed, tuple(settings.items()))
-        found = SolveRun(asked, folder).run()
+        solve_settings = SolveSettings(self.method.name, self.world, steps, self.seed, tuple(settings.items()))
+        result = SolveRun(solve_settings, folder).run()
         lines = (folder / METRICS).read_text(encoding="utf-8").splitlines()
-        return SolvedRun(found, [json.loads(line) for line in lines])
+        return SolvedRun(result, [json.loads(line) for line in lines])

@@ -114,13 +114,13 @@ def reasons(row: str) -> dict[str, str]:
     """Why the claims of a row spare wrong versions, by their names, as its file says."""
     claims = claims_file(row)
     tree = ast.parse(claims.read_text(encoding="utf-8")) if claims is not None else ast.Module([], [])
-    named, found = dict[str, str](), dict[str, str]()
+    named, by_mutant = dict[str, str](), dict[str, str]()
     for node in tree.body:
         match node:
             case ast.Assign([ast.Name(name)], ast.Constant(str(text))):
                 named[name] = text
             case ast.Expr(ast.Call(ast.Attribute(_, "spares"), [ast.Constant(str(mutant)), ast.Constant(str(reason))])):
-                found[mutant] = reason
+                by_mutant[mutant] = reason
             case ast.Expr(ast.Call(ast.Attribute(_, "spares"), [ast.Constant(str(mutant)), ast.Name(name)])):
-                found[mutant] = named[name]
-    return found
+                by_mutant[mutant] = named[name]
+    return by_mutant

@@ -70,18 +70,18 @@ def penalty(states: int) -> Cooperative:
 
 def joint(policies: Sequence[Array]) -> Array:
     """`[S, A_1, .., A_n]`, the product of `pi_i(a_i | s, a_1..a_{i-1})`, each `[S, A_1, .., A_i]`."""
-    whole: Array = np.ones(policies[0].shape[:1])
-    for own in policies:
-        whole = whole[..., None] * own
-    return whole
+    product: Array = np.ones(policies[0].shape[:1])
+    for policy in policies:
+        product = product[..., None] * policy
+    return product
 
 
 def localised(policies: Sequence[Array], quality: Array) -> list[Array]:
     """Of each agent `Q_i(s, a_1..a_i)`: Q `[S, A_1, .., A_n]` averaged over the moves of those after it."""
-    found = [quality]
-    for own in policies[:0:-1]:
-        found.append((found[-1] * own).sum(-1))
-    return found[::-1]
+    qualities = [quality]
+    for policy in policies[:0:-1]:
+        qualities.append((qualities[-1] * policy).sum(-1))
+    return qualities[::-1]
 
 
 PENALTY = WorldFamily(

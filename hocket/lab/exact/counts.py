@@ -33,16 +33,16 @@ class TransitionCounts:
 
     def plus(self, episode: ExactEpisode) -> TransitionCounts:
         """With those of an episode."""
-        seen = self.seen.copy()
-        np.add.at(seen, (episode.states[:-1], episode.actions, episode.states[1:]), 1)
-        return TransitionCounts(seen)
+        counts = self.seen.copy()
+        np.add.at(counts, (episode.states[:-1], episode.actions, episode.states[1:]), 1)
+        return TransitionCounts(counts)
 
     def mean(self, prior: float = 0.0) -> Array:
         """The posterior's mean under a Dirichlet prior; for 0 the shares seen, even ones of nothing."""
         weight = self.seen + prior
         total = weight.sum(-1, keepdims=True)
-        found: Array = np.divide(weight, total, out=np.full_like(weight, 1 / weight.shape[-1]), where=total > 0)
-        return found
+        mean: Array = np.divide(weight, total, out=np.full_like(weight, 1 / weight.shape[-1]), where=total > 0)
+        return mean
 
     def drawn(self, prior: float, key: Key, count: int | None = None) -> Array:
         """A draw of all transitions from the posterior, `[S, A, S]`, or `count` of them, `[count, S, A, S]`."""
@@ -51,5 +51,5 @@ class TransitionCounts:
         # A gamma variable of a small shape may round to 0 everywhere; the mean then stands for the row.
         total = noise.sum(-1, keepdims=True)
         mean = np.broadcast_to(self.mean(prior), shape)
-        found: Array = np.where(total > 1e-280, noise / np.maximum(total, 1e-280), mean)
-        return found
+        draws: Array = np.where(total > 1e-280, noise / np.maximum(total, 1e-280), mean)
+        return draws

@@ -62,12 +62,12 @@ class TwoAims:
         """`[N, 2]`, what policies `[N, S, A]` earn on average."""
         assert self.process.horizon is not None
         at = np.broadcast_to(self.process.start, (len(policies), self.process.states))
-        found = np.zeros((len(policies), 2))
+        returns = np.zeros((len(policies), 2))
         for _ in range(self.process.horizon):
             doing = at[..., None] * policies
-            found += np.einsum("nsa,sar->nr", doing, self.rewards)
+            returns += np.einsum("nsa,sar->nr", doing, self.rewards)
             at = np.einsum("nsa,sat->nt", doing, self.process.transition)
-        return found
+        return returns
 
     def value(self, answer: Array) -> float:
         return float(np.mean([hypervolume(self.returns(policies), self.reference) for policies in answer]))
@@ -94,9 +94,9 @@ def treasure(columns: int) -> TwoAims:
                 to = min(max(row + down, 0), rows - 1), min(max(column + right, 0), columns - 1)
                 if to[0] > depths[to[1]]:
                     to = row, column
-                found = to[0] == depths[to[1]]
-                transition[row * columns + column, action, ended if found else to[0] * columns + to[1]] = 1
-                rewards[row * columns + column, action] = TREASURES[to[1]] if found else 0.0, -1
+                reached = to[0] == depths[to[1]]
+                transition[row * columns + column, action, ended if reached else to[0] * columns + to[1]] = 1
+                rewards[row * columns + column, action] = TREASURES[to[1]] if reached else 0.0, -1
     moves = np.array([depth + column for column, depth in enumerate(depths)])
     horizon = 3 * int(moves[-1])
     nothing, start, name = np.zeros((ended + 1, 4)), np.eye(ended + 1)[0], f"treasure:{columns}"

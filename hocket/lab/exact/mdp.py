@@ -119,8 +119,8 @@ class TabularMDP:
     def solved(self, policy: Array) -> Solution:
         """The values of a policy."""
         if self.horizon is not None:
-            whole = np.broadcast_to(policy, self.shape)
-            return self._backward(lambda quality, step: whole[step])
+            by_step = np.broadcast_to(policy, self.shape)
+            return self._backward(lambda quality, step: by_step[step])
         move = np.einsum("sa,sat->st", policy, self.transition)
         system = np.eye(self.states) - self.discount * move
         value = np.linalg.solve(system, (policy * self.reward).sum(-1))
@@ -131,13 +131,13 @@ class TabularMDP:
         """An optimal policy that is certain of its actions, and the optimal values."""
         if self.horizon is not None:
             return self._backward(lambda quality, step: self.greedy(quality))
-        found = self.solved(self.greedy(self.reward))
+        solution = self.solved(self.greedy(self.reward))
         while True:  # Policy iteration ends, as no policy comes twice: each is better somewhere and nowhere worse.
-            better = self.greedy(found.quality)
-            kept = ((better - found.policy) * found.quality).sum(-1) <= NEGLIGIBLE
-            if kept.all():
-                return found
-            found = self.solved(np.where(kept[:, None], found.policy, better))
+            better = self.greedy(solution.quality)
+            optimal = ((better - solution.policy) * solution.quality).sum(-1) <= NEGLIGIBLE
+            if optimal.all():
+                return solution
+            solution = self.solved(np.where(optimal[:, None], solution.policy, better))
 
     @property
     def optimum(self) -> float:
@@ -153,13 +153,13 @@ class TabularMDP:
         if self.horizon is None:
             move = np.einsum("sa,sat->st", policy, self.transition)
             system = np.eye(self.states) - self.discount * move
-            seen: Array = (1 - self.discount) * np.linalg.solve(system.T, self.start)[:, None] * policy
-            return seen
-        whole, found, at = np.broadcast_to(policy, self.shape), np.zeros(self.shape), self.start
+            discounted: Array = (1 - self.discount) * np.linalg.solve(system.T, self.start)[:, None] * policy
+            return discounted
+        by_step, visits, at = np.broadcast_to(policy, self.shape), np.zeros(self.shape), self.start
         for step in range(self.horizon):
-            found[step] = at[:, None] * whole[step]
-            at = np.einsum("sa,sat->t", found[step], self.transition)
-        return found
+            visits[step] = at[:, None] * by_step[step]
+            at = np.einsum("sa,sat->t", visits[step], self.transition)
+        return visits
 
     def backup(self, value: Array) -> Array:
         """Q = r + discount * P V, `[S, A]`."""
@@ -186,13 +186,13 @@ class TabularMDP:
         length = steps or self.horizon
         if length is None:
             raise ConfigurationError(f"{self.name} has no horizon; say how many steps an episode has")
-        whole = policy if policy.ndim == 3 else np.broadcast_to(policy, (length, *self.reward.shape))
+        by_step = policy if policy.ndim == 3 else np.broadcast_to(policy, (length, *self.reward.shape))
         draws = key.numpy().random((length, 2))
         states, actions = np.zeros(length + 1, np.int64), np.zeros(length, np.int64)
         states[0] = drawn(self.start, key.derive("start").numpy().random())
         for step in range(length):
             state = states[step]
-            actions[step] = drawn(whole[step, state], draws[step, 0])
+            actions[step] = drawn(by_step[step, state], draws[step, 0])
             states[step + 1] = drawn(self.transition[state, actions[step]], draws[step, 1])
         return ExactEpisode(states, actions, self.reward[states[:-1], actions])
 
@@ -208,8 +208,8 @@ def drawn(shares: Array, uniform: Array | float) -> NDArray[np.int64]:
     """`[..]`, the numbers that uniform draws `[..]` in [0, 1) stand for, of shares `[.., K]`; none without share."""
     edges = shares.cumsum(-1)
     last = (edges < edges[..., -1:]).sum(-1)
-    found = (np.asarray(uniform)[..., None] * edges[..., -1:] >= edges).sum(-1)
-    return np.asarray(np.minimum(found, last))
+    numbers = (np.asarray(uniform)[..., None] * edges[..., -1:] >= edges).sum(-1)
+    return np.asarray(np.minimum(numbers, last))
 
 
 def read(path: Path) -> TabularMDP:

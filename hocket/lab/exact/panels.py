@@ -78,19 +78,19 @@ class Panel:
 
     def voted(self, weights: Array) -> Ints:
         """`[Q']`, of held-out questions the answer with the most weight; of equals the lowest."""
-        given = self.answers[self.held]
-        same = given[:, :, None] == given[:, None, :]
+        answers = self.answers[self.held]
+        same = answers[:, :, None] == answers[:, None, :]
         support = (same * weights[:, None, :]).sum(-1)
         best = support >= support.max(-1, keepdims=True) - 1e-12
-        return np.asarray(np.where(best & (weights > 0), given, np.iinfo(np.int64).max).min(-1))
+        return np.asarray(np.where(best & (weights > 0), answers, np.iinfo(np.int64).max).min(-1))
 
     def value(self, weights: Array) -> float:
-        found = self.voted(weights) == self.truth[self.held]
-        return float(found.mean() - self.price * (weights > 0).sum(-1).mean())
+        right = self.voted(weights) == self.truth[self.held]
+        return float(right.mean() - self.price * (weights > 0).sum(-1).mean())
 
 
 def panel(questions: int) -> Panel:
-    """Six experts, of whom the best three are wrong together, and with one voice; four answers, two kinds of questions.
+    """Six experts; the best three are wrong together, and with one voice; four answers, two kinds of questions.
 
     Of a kind of questions one of the other three knows all.
     """
@@ -116,28 +116,28 @@ def of_answers(files: Sequence[Path]) -> Panel:
     """
     if len(files) < 2:
         raise ConfigurationError(f"panel:{files[0]}: a panel has two experts or more; name several files, with commas")
-    told = [read_answers(file) for file in files]
-    asked = sorted(set(told[0]).intersection(*told[1:]))
-    if len(asked) < 2:
+    records = [read_answers(file) for file in files]
+    items = sorted(set(records[0]).intersection(*records[1:]))
+    if len(items) < 2:
         raise ConfigurationError(
-            f"{files[0]} and {len(files) - 1} more: answered by all are {len(asked)} questions, at least 2 are needed; "
+            f"{files[0]} and {len(files) - 1} more: answered by all are {len(items)} questions, at least 2 are needed; "
             "ask them for the same task and --n"
         )
-    asked = [asked[int(place)] for place in Key.of(0).derive("panel", len(asked)).numpy().permutation(len(asked))]
-    tasks = sorted({task for task, _ in asked})
-    answers, truth = np.zeros((len(asked), len(files)), np.int64), np.zeros(len(asked), np.int64)
-    for row, question in enumerate(asked):
-        words = [None if one[question]["right"] else one[question]["given"] for one in told]
-        right = [one[question]["right"] for one in told]
+    items = [items[int(place)] for place in Key.of(0).derive("panel", len(items)).numpy().permutation(len(items))]
+    tasks = sorted({task for task, _ in items})
+    answers, truth = np.zeros((len(items), len(files)), np.int64), np.zeros(len(items), np.int64)
+    for row, question in enumerate(items):
+        words = [None if record[question]["right"] else record[question]["given"] for record in records]
+        right = [record[question]["right"] for record in records]
         # Of equal votes the lowest number wins, so that numbers must not tell who is right.
-        order = [int(one) for one in Key.of(0).derive("panel", *question).numpy().permutation(2 * len(files) + 1)]
+        order = [int(number) for number in Key.of(0).derive("panel", *question).numpy().permutation(2 * len(files) + 1)]
         known = {word: order[place] for place, word in enumerate(dict.fromkeys(w for w in words if w is not None))}
         truth[row] = order[-1]
         answers[row] = [
             order[-1] if right[m] else order[len(files) + m] if words[m] is None else known[words[m]]
             for m in range(len(files))
         ]
-    return Panel(answers, truth, np.array([tasks.index(task) for task, _ in asked]), name=f"{len(files)} experts")
+    return Panel(answers, truth, np.array([tasks.index(task) for task, _ in items]), name=f"{len(files)} experts")
 
 
 PANEL = WorldFamily(

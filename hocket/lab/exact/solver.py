@@ -74,7 +74,7 @@ class SolverMethod:
 
     Attributes:
         name: as `hocket solve --method` takes it; a paper's is its catalogue id. title, source: of the paper.
-        world, steps: what `hocket solve` takes where it is not told. note: what is weaker than in the paper; such a row
+        world, steps: the defaults of `hocket solve`. note: what is weaker than in the paper; such a row
             is partial.
     """
 

@@ -64,10 +64,10 @@ class TreeGame:
     @cached_property
     def followers(self) -> Sequence[Sequence[int]]:
         """The histories that come next after each, by the number of the move; none after an end."""
-        found: list[list[int]] = [[] for _ in self.parents]
-        for place in sorted(range(1, len(self.parents)), key=lambda one: int(self.taken[one])):
-            found[self.parents[place]].append(place)
-        return found
+        followers: list[list[int]] = [[] for _ in self.parents]
+        for place in sorted(range(1, len(self.parents)), key=lambda history: int(self.taken[history])):
+            followers[self.parents[place]].append(place)
+        return followers
 
     # ------------------------------------------------------------ exact
 
@@ -77,7 +77,7 @@ class TreeGame:
         depth = np.zeros(len(self.parents), np.int64)
         for place in range(1, len(depth)):
             depth[place] = depth[self.parents[place]] + 1
-        return [np.flatnonzero(depth == one) for one in range(int(depth.max()) + 1)]
+        return [np.flatnonzero(depth == level) for level in range(int(depth.max()) + 1)]
 
     @cached_property
     def _move(self) -> NDArray[np.int64]:
@@ -92,17 +92,17 @@ class TreeGame:
 
     def reach(self, policy: Array, without: int | None = None) -> Array:
         """`[H]`, how likely each history is; `without` counts a player's own moves as certain."""
-        steps, found = self._steps(policy, without), np.ones(len(self.parents))
+        steps, chances = self._steps(policy, without), np.ones(len(self.parents))
         for level in self._levels[1:]:
-            found[level] = found[self.parents[level]] * steps[level]
-        return found
+            chances[level] = chances[self.parents[level]] * steps[level]
+        return chances
 
     def values(self, policy: Array) -> Array:
         """`[H, N]`, what each player earns on average from a history on."""
-        steps, found = self._steps(policy), self.pay.copy()
+        steps, values = self._steps(policy), self.pay.copy()
         for level in reversed(self._levels[1:]):
-            np.add.at(found, self.parents[level], found[level] * steps[level, None])
-        return found
+            np.add.at(values, self.parents[level], values[level] * steps[level, None])
+        return values
 
     def quality(self, policy: Array) -> Array:
         """`[I, A]`: what who moves earns by a move and the policy after it, over what its history may be.
@@ -115,26 +115,26 @@ class TreeGame:
     def _summed(self, weights: Array, values: Array) -> Array:
         """`[I, A]`: the mover's values `[H, N]` of what its moves lead to, weighted by where it is, `[H]`."""
         made = np.flatnonzero((self.parents >= 0) & (self.known[self.parents] >= 0))
-        infos, found = self.known[self.parents[made]], np.zeros(self.legal.shape)
+        infos, sums = self.known[self.parents[made]], np.zeros(self.legal.shape)
         earned = weights[self.parents[made]] * values[made, self.movers[infos]]
-        np.add.at(found, (infos, self.taken[made]), earned)
-        return found
+        np.add.at(sums, (infos, self.taken[made]), earned)
+        return sums
 
     def beliefs(self, policy: Array) -> Array:
         """`[H]`, how likely a history is among those of its information state; see `quality`."""
-        here = self.known >= 0
-        infos, movers = self.known[here], self.movers[self.known[here]]
+        moving = self.known >= 0
+        infos, movers = self.known[moving], self.movers[self.known[moving]]
         others = np.stack([self.reach(policy, player) for player in range(self.players)])
-        found = np.zeros(len(self.parents))
-        for weight in (np.ones(len(infos)), others[movers, np.flatnonzero(here)], self.reach(policy)[here]):
+        shares = np.zeros(len(self.parents))
+        for weight in (np.ones(len(infos)), others[movers, np.flatnonzero(moving)], self.reach(policy)[moving]):
             total = np.bincount(infos, weight, len(self.moves))[infos]
-            found[here] = np.where(total > 0, weight / np.where(total > 0, total, 1.0), found[here])
-        return found
+            shares[moving] = np.where(total > 0, weight / np.where(total > 0, total, 1.0), shares[moving])
+        return shares
 
     def returns(self, policy: Array) -> Array:
         """`[N]`, what each player earns on average."""
-        found: Array = self.values(policy)[0]
-        return found
+        earned: Array = self.values(policy)[0]
+        return earned
 
     def answer(self, policy: Array, player: int) -> Array:
         """The policy with a player's best answer to it in place of its own moves; the first of equals.
@@ -142,39 +142,39 @@ class TreeGame:
         Raises:
             HocketError: where histories of one information state lie at several depths.
         """
-        found, steps, reach = policy.copy(), self._steps(policy), self.reach(policy, player)
+        response, steps, reach = policy.copy(), self._steps(policy), self.reach(policy, player)
         values = self.pay[:, player].copy()
         for depth in range(len(self._levels) - 1, -1, -1):
-            here = self._levels[depth]
-            own = here[(self.known[here] >= 0) & (self.movers[self.known[here]] == player)]
+            level = self._levels[depth]
+            histories = level[(self.known[level] >= 0) & (self.movers[self.known[level]] == player)]
             if depth + 1 < len(self._levels):
                 after = self._levels[depth + 1]
                 gains = np.where(self.legal, 0.0, -np.inf)
-                mine = after[np.isin(self.parents[after], own)]
+                mine = after[np.isin(self.parents[after], histories)]
                 np.add.at(
                     gains, (self.known[self.parents[mine]], self.taken[mine]), reach[self.parents[mine]] * values[mine]
                 )
-                for info in np.unique(self.known[own]):
-                    if (self.known == info).sum() != (self.known[own] == info).sum():
+                for info in np.unique(self.known[histories]):
+                    if (self.known == info).sum() != (self.known[histories] == info).sum():
                         raise HocketError(f"{self.name}: histories of {self.labels[info]!r} lie at several depths")
                     best = gains[info] >= gains[info].max() - 1e-12
-                    found[info] = np.eye(len(best))[int(best.argmax())]
-                steps[after] = self._chosen(found, steps, after, player)
+                    response[info] = np.eye(len(best))[int(best.argmax())]
+                steps[after] = self._chosen(response, steps, after, player)
                 np.add.at(values, self.parents[after], values[after] * steps[after])
-        return found
+        return response
 
     def _chosen(self, policy: Array, steps: Array, level: NDArray[np.int64], player: int) -> Array:
         """How likely the last moves of a level are where a player's own follow a policy."""
         infos = self.known[self.parents[level]]
-        own = (infos >= 0) & (self.movers[infos] == player)
-        return np.where(own, policy[infos, self._move[level]], steps[level])
+        mine = (infos >= 0) & (self.movers[infos] == player)
+        return np.where(mine, policy[infos, self._move[level]], steps[level])
 
     def gains(self, policy: Array) -> Array:
         """`[N]`, what each player would gain by its best answer; all 0 in an equilibrium."""
-        now = self.returns(policy)
+        current = self.returns(policy)
         best = [self.returns(self.answer(policy, player))[player] for player in range(self.players)]
-        found: Array = np.array(best) - now
-        return found
+        gains: Array = np.array(best) - current
+        return gains
 
     # ------------------------------------------------------------ as a world
 
@@ -187,13 +187,13 @@ class TreeGame:
         """The best common return, over all that the first player may do for certain; 0 in other games."""
         if not self.shared:
             return 0.0
-        own = np.flatnonzero(self.movers == 0)
-        if self.players != 2 or np.prod(self.moves[own].astype(float)) > LARGEST:
+        infosets = np.flatnonzero(self.movers == 0)
+        if self.players != 2 or np.prod(self.moves[infosets].astype(float)) > LARGEST:
             raise ConfigurationError(f"{self.name}: the best common return of so large a game is not sought")
         best = -np.inf
-        for choice in itertools.product(*(range(count) for count in self.moves[own])):
+        for choice in itertools.product(*(range(count) for count in self.moves[infosets])):
             policy = self.even.copy()
-            policy[own] = np.eye(policy.shape[1])[list(choice)]
+            policy[infosets] = np.eye(policy.shape[1])[list(choice)]
             best = max(best, float(self.returns(self.answer(policy, 1))[0]))
         return best
 
@@ -223,8 +223,8 @@ def _walked(name: str, game: Any) -> TreeGame:
     waiting: list[tuple[Any, int, int, float]] = [(game.new_initial_state(), -1, -1, 1.0)]
     while waiting:
         state, parent, move, likely = waiting.pop()
-        here, over, info = len(rows), state.is_terminal(), -1
-        if here >= LARGEST:
+        place, over, info = len(rows), state.is_terminal(), -1
+        if place >= LARGEST:
             raise ConfigurationError(f"{name} has more than {LARGEST} histories; take a smaller game")
         if not over and not state.is_chance_node():
             player = state.current_player()
@@ -234,7 +234,7 @@ def _walked(name: str, game: Any) -> TreeGame:
         pay.append(state.returns() if over else [0.0] * game.num_players())
         if not over:
             onward = state.chance_outcomes() if info < 0 else [(action, 1.0) for action in state.legal_actions()]
-            children = [(state.child(action), here, number, share) for number, (action, share) in enumerate(onward)]
+            children = [(state.child(action), place, number, share) for number, (action, share) in enumerate(onward)]
             waiting += reversed(children)
     parents, taken, chance, known = (np.array(column) for column in zip(*rows, strict=True))
     _, movers, moves = (np.array(column) for column in zip(*infos.values(), strict=True))

@@ -60,8 +60,8 @@ def world(name: str) -> World:
     if name.endswith(".npz"):
         return read(Path(name))
     if ".py:" in name:
-        found = load_object(name, "world")
-        made: World = found() if callable(found) else found
+        loaded = load_object(name, "world")
+        made: World = loaded() if callable(loaded) else loaded
         return made
     kind, _, text = name.partition(":")
     if kind == "openspiel":
@@ -70,9 +70,9 @@ def world(name: str) -> World:
         return of_openspiel(text)
     family: WorldFamily = WORLDS.find(kind)
     if family.read is not None and ".json" in text:
-        return family.read([Path(one) for one in text.split(",")])
+        return family.read([Path(file) for file in text.split(",")])
     try:
-        size = tuple(int(one) for one in text.split("x")) if text else family.size
+        size = tuple(int(part) for part in text.split("x")) if text else family.size
     except ValueError:
         size = ()
     if len(size) != len(family.size) or min(size) < 1:

@@ -23,10 +23,10 @@ from hocket.recipes import find
 def turn_ends(batch: Rows) -> tuple[Tensor, Tensor]:
     """Where a turn ends that is not the last, and where the answer does; both `[N, L]` bool."""
     shape = batch.mask[:, :1]
-    here = batch.mask > 0
-    more = torch.cat([here[:, 1:], torch.zeros_like(shape).bool()], dim=1)
+    trained = batch.mask > 0
+    more = torch.cat([trained[:, 1:], torch.zeros_like(shape).bool()], dim=1)
     after = torch.cat([batch.turn[:, 1:], shape], dim=1)
-    return here & more & (after != batch.turn), here & ~more
+    return trained & more & (after != batch.turn), trained & ~more
 
 
 # ---------------------------------------------------------------- IGPO
@@ -34,7 +34,7 @@ def turn_ends(batch: Rows) -> tuple[Tensor, Tensor]:
 
 def standard(values: Tensor, where: Tensor, groups: int) -> Tensor:
     """`(x - mean)/(sqrt(variance + 1e-8) + 1e-6)` over the places of each group, ddof 0; 0 elsewhere, `[N, L]`."""
-    found, size = torch.zeros_like(values), len(values) // groups
+    scores, size = torch.zeros_like(values), len(values) // groups
     for number in range(groups):
         rows = slice(number * size, (number + 1) * size)
         pool = values[rows][where[rows]]
@@ -42,8 +42,8 @@ def standard(values: Tensor, where: Tensor, groups: int) -> Tensor:
             continue
         middle = pool.mean()
         deviation = ((pool - middle).square().mean() + 1e-8).sqrt() if len(pool) > 1 else torch.ones_like(middle)
-        found[rows] = torch.where(where[rows], (values[rows] - middle) / (deviation + 1e-6), 0.0)
-    return found
+        scores[rows] = torch.where(where[rows], (values[rows] - middle) / (deviation + 1e-6), 0.0)
+    return scores
 
 
 def gained(batch: Rows, *, apart: bool) -> Tensor:
@@ -84,9 +84,9 @@ def role_leads(batch: Rows, decay: float = 0.95) -> Tensor:
     lead, baseline = torch.zeros_like(batch.mask), [0.0, 0.0]
     for game in range(len(lead)):
         for role in (0, 1):
-            own = (batch.turn[game] % 2 == role) & (batch.mask[game] > 0)
-            earned = float(batch.paid[game][own].sum() + batch.reward[game])
-            lead[game][own] = earned - baseline[role]
+            tokens = (batch.turn[game] % 2 == role) & (batch.mask[game] > 0)
+            earned = float(batch.paid[game][tokens].sum() + batch.reward[game])
+            lead[game][tokens] = earned - baseline[role]
             baseline[role] = decay * baseline[role] + (1 - decay) * earned
     return lead
 
@@ -97,10 +97,10 @@ def spiral(batch: Rows, longest: int = 128) -> Tensor:
     Turns without advantage are left out (`filter_zero_adv`), `gamma` is 1.
     """
     lead = role_leads(batch)
-    kept = (lead != 0) & (batch.mask > 0)
-    turns = sum(len(set(batch.turn[game][kept[game]].tolist())) for game in range(len(lead)))
+    counted = (lead != 0) & (batch.mask > 0)
+    turns = sum(len(set(batch.turn[game][counted[game]].tolist())) for game in range(len(lead)))
     loss = surrogate((batch.logp - batch.old).exp(), lead, 0.2, 0.2)
-    return (loss * kept).sum() / longest / max(turns, 1)
+    return (loss * counted).sum() / longest / max(turns, 1)
 
 
 def prime_rae(batch: Rows) -> Tensor:
@@ -113,19 +113,19 @@ def prime_rae(batch: Rows) -> Tensor:
 
 def impala(batch: Rows, gamma: float = 0.99) -> Tensor:
     """scalable_agent's `vtrace.py` and `experiment.py`: sums over the batch, values at 1/4, entropies at 2.5e-4."""
-    here = batch.mask > 0
+    trained = batch.mask > 0
     ratio = (batch.logp.detach() - batch.old).exp().clamp(max=1.0)
     value = torch.cat([batch.value.detach() * batch.mask, torch.zeros_like(batch.mask[:, :1])], dim=1)
     _, last = turn_ends(batch)
     reward = (batch.paid + last * batch.reward[:, None]).clamp(-1.0, 1.0)
     target = torch.zeros_like(value)
     advantage = torch.zeros_like(batch.mask)
-    for place in reversed(range(here.shape[1])):
-        now, ahead = value[:, place], value[:, place + 1]
-        weight, on = ratio[:, place], here[:, place]
-        step = weight * (reward[:, place] + gamma * ahead - now)
-        corrected = now + step + gamma * weight * (target[:, place + 1] - ahead)
-        advantage[:, place] = weight * (reward[:, place] + gamma * target[:, place + 1] - now)
+    for place in reversed(range(trained.shape[1])):
+        current, ahead = value[:, place], value[:, place + 1]
+        weight, on = ratio[:, place], trained[:, place]
+        step = weight * (reward[:, place] + gamma * ahead - current)
+        corrected = current + step + gamma * weight * (target[:, place + 1] - ahead)
+        advantage[:, place] = weight * (reward[:, place] + gamma * target[:, place + 1] - current)
         target[:, place] = torch.where(on, corrected, 0.0)
     error = target[:, :-1] - batch.value
     terms = -advantage * batch.logp + 0.25 * error.square() - 2.5e-4 * batch.entropy

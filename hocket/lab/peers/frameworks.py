@@ -78,8 +78,8 @@ def slime_tis(batch: Rows) -> Tensor:
 def slime_sequence_mask(batch: Rows, delta: float = 0.1) -> Tensor:
     """slime's off-policy sequence masking, `opsm_delta=0.1`."""
     advantage = group_scores(batch, epsilon=1e-6)
-    kept = ~((advantage < 0) & (-mean_log_ratio(batch).detach() > delta))
-    return sequence_mean(surrogate((batch.logp - batch.old).exp(), advantage, 0.2, 0.2) * kept, batch)
+    mask = ~((advantage < 0) & (-mean_log_ratio(batch).detach() > delta))
+    return sequence_mean(surrogate((batch.logp - batch.old).exp(), advantage, 0.2, 0.2) * mask, batch)
 
 
 def skyrl_dual_clip(batch: Rows) -> Tensor:
@@ -113,16 +113,16 @@ def trinity_ring(batch: Rows) -> Tensor:
     advantage = group_scores(batch, epsilon=None).expand_as(batch.mask)
     ratio = (batch.logp - batch.old).exp().detach()
     near = (ratio >= 0.8) & (ratio <= 1.2)
-    kept = near | ((advantage >= 0) & (ratio <= 0.4)) | ((advantage <= 0) & (ratio >= 3))
-    return token_mean(-advantage * batch.logp * kept, batch)
+    mask = near | ((advantage >= 0) & (ratio <= 0.4)) | ((advantage <= 0) & (ratio >= 3))
+    return token_mean(-advantage * batch.logp * mask, batch)
 
 
 def trinity_sequence(batch: Rows) -> Tensor:
     """Trinity-RFT's `rec`, `clip_mode=gspo-one-side`, `weight=gspo_importance_sampling`: by answers, then over them."""
     advantage = group_scores(batch, epsilon=None)
     ratio = mean_log_ratio(batch).detach().exp()
-    kept = ((ratio <= 1.2) & (advantage >= 0)) | ((ratio >= 0.8) & (advantage <= 0))
-    return sequence_mean(-advantage * ratio * batch.logp * kept, batch)
+    mask = ((ratio <= 1.2) & (advantage >= 0)) | ((ratio >= 0.8) & (advantage <= 0))
+    return sequence_mean(-advantage * ratio * batch.logp * mask, batch)
 
 
 def areal_m2po(batch: Rows, threshold: float = 0.04) -> Tensor:
@@ -136,10 +136,10 @@ def areal_m2po(batch: Rows, threshold: float = 0.04) -> Tensor:
     gone = 0
     while gone < len(order) - 1 and float(squares[order[gone:]].mean()) >= threshold:
         gone += 1
-    kept = torch.ones_like(squares)
-    kept[order[:gone]] = 0.0
+    mask = torch.ones_like(squares)
+    mask[order[:gone]] = 0.0
     share = torch.zeros_like(batch.mask)
-    share[where] = kept
+    share[where] = mask
     weight = (batch.logp.detach() - batch.old).exp()
     loss = -group_scores(batch, epsilon=1e-6) * (batch.logp - batch.logp.detach()).exp() * weight
     return (loss * share).sum() / share.sum()

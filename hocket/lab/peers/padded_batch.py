@@ -43,7 +43,7 @@ class Rows:
         longest = max(len(row["logp"]) for row in rows)
 
         def padded(values: Iterable[Sequence[float]]) -> Tensor:
-            return torch.tensor([[*one, *[0.0] * (longest - len(one))] for one in values], dtype=torch.float64)
+            return torch.tensor([[*row, *[0.0] * (longest - len(row))] for row in values], dtype=torch.float64)
 
         def column(name: str) -> Tensor:
             return padded(row[name] for row in rows)

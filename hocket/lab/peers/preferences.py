@@ -45,9 +45,9 @@ def pairs_of(batch: Rows) -> tuple[Tensor, Tensor]:
     """The best and the worst answer of each group, the first among equals, where one is better: `[P]` each."""
     rewards = batch.by_group()
     best, worst = rewards.argmax(1), rewards.argmin(1)
-    told = torch.nonzero(rewards.amax(1) > rewards.amin(1)).flatten()
-    start = told * rewards.shape[1]
-    return start + best[told], start + worst[told]
+    groups = torch.nonzero(rewards.amax(1) > rewards.amin(1)).flatten()
+    start = groups * rewards.shape[1]
+    return start + best[groups], start + worst[groups]
 
 
 def summed(batch: Rows, column: Tensor, tail: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -85,13 +85,13 @@ def trl_dpo(
     chosen, rejected = pairs_of(batch)
     if not len(chosen):
         return 0.0 * batch.logp.sum()
-    own, reference = summed(batch, batch.logp, tail), summed(batch, batch.reference, tail)
-    ratios = own[0] - reference[0], own[1] - reference[1]
+    policy, reference = summed(batch, batch.logp, tail), summed(batch, batch.reference, tail)
+    ratios = policy[0] - reference[0], policy[1] - reference[1]
     scores = f_score(ratios[0], divergence), f_score(ratios[1], divergence)
     lengths = batch.mask.sum(1)
     if loss in ("ipo", "sigmoid_norm"):
         scores = scores[0] / lengths[chosen], scores[1] / lengths[rejected]
-    delta, gaps = scores[0] - scores[1], (own[0] - own[1], reference[0] - reference[1])
+    delta, gaps = scores[0] - scores[1], (policy[0] - policy[1], reference[0] - reference[1])
     losses: Tensor = _PER_PAIR[loss](beta, delta, ratios, gaps, smoothing)
     return losses.mean()
 
@@ -162,13 +162,13 @@ def trl_cpo(batch: Rows, loss: str = "sigmoid", *, beta: float = 0.1, alpha: flo
     chosen, rejected = pairs_of(batch)
     if not len(chosen):
         return 0.0 * batch.logp.sum()
-    own, lengths = summed(batch, batch.logp), batch.mask.sum(1)
-    imitated = -own[0].sum() / lengths[chosen].sum()
+    logp, lengths = summed(batch, batch.logp), batch.mask.sum(1)
+    imitated = -logp[0].sum() / lengths[chosen].sum()
     if loss == "simpo":
-        own = own[0] / lengths[chosen], own[1] / lengths[rejected]
+        logp = logp[0] / lengths[chosen], logp[1] / lengths[rejected]
     if alpha:
-        own = tuple((1 - torch.exp(one).pow(-alpha)) / alpha for one in own)  # type: ignore[assignment]
-    logits = own[0] - own[1]
+        logp = tuple((1 - torch.exp(value).pow(-alpha)) / alpha for value in logp)  # type: ignore[assignment]
+    logits = logp[0] - logp[1]
     if loss == "hinge":
         return torch.relu(1 - beta * logits).mean() + nll * imitated
     if loss == "simpo":
@@ -181,9 +181,9 @@ def trl_orpo(batch: Rows, beta: float = 0.1) -> Tensor:
     chosen, rejected = pairs_of(batch)
     if not len(chosen):
         return 0.0 * batch.logp.sum()
-    own, lengths = summed(batch, batch.logp), batch.mask.sum(1)
-    imitated = -own[0].sum() / lengths[chosen].sum()
-    mean = own[0] / lengths[chosen], own[1] / lengths[rejected]
+    logp, lengths = summed(batch, batch.logp), batch.mask.sum(1)
+    imitated = -logp[0].sum() / lengths[chosen].sum()
+    mean = logp[0] / lengths[chosen], logp[1] / lengths[rejected]
     odds = (mean[0] - mean[1]) - (torch.log1p(-mean[0].exp()) - torch.log1p(-mean[1].exp()))
     return imitated - beta * logsigmoid(odds).mean()
 
@@ -216,19 +216,19 @@ def trl_bco(batch: Rows, beta: float = 0.1) -> Tensor:
 
 def trl_nash_md(batch: Rows, beta: float = 0.1) -> Tensor:
     """NashMDTrainer, the rewards being the probabilities of winning less 1/2."""
-    own = (batch.logp * batch.mask).sum(1)
+    logp = (batch.logp * batch.mask).sum(1)
     log_ratio = ((batch.logp - batch.reference) * batch.mask).detach()
-    return (beta * (log_ratio * batch.logp).sum(1) - batch.reward * own).mean()
+    return (beta * (log_ratio * batch.logp).sum(1) - batch.reward * logp).mean()
 
 
 def trl_xpo(batch: Rows, *, beta: float = 0.1, alpha: float = 1e-5, loss: str = "sigmoid") -> Tensor:
     """XPOTrainer: of each two answers the second is the reference's."""
-    own, reference = (((one * batch.mask).sum(1)).view(-1, 2) for one in (batch.logp, batch.reference))
+    policy, reference = (((column * batch.mask).sum(1)).view(-1, 2) for column in (batch.logp, batch.reference))
     rewards = batch.by_group()
     sign = torch.where(rewards[:, 0] >= rewards[:, 1], 1.0, -1.0)
-    logits = sign * ((own[:, 0] - reference[:, 0]) - (own[:, 1] - reference[:, 1]))
+    logits = sign * ((policy[:, 0] - reference[:, 0]) - (policy[:, 1] - reference[:, 1]))
     losses = -logsigmoid(beta * logits) if loss == "sigmoid" else (logits - 1 / (2 * beta)) ** 2
-    return (losses + alpha * own[:, 1]).mean()
+    return (losses + alpha * policy[:, 1]).mean()
 
 
 NAME = "TRL 1.16"
@@ -353,7 +353,7 @@ ENTRIES: Sequence[PeerComparison] = (
 
 def _smoothed(batch: Rows, smoothing: float, beta: float = 0.1) -> Tensor:
     """The logistic loss with `label_smoothing`, as DPOTrainer had it and CPOTrainer has it."""
-    own, reference = summed(batch, batch.logp), summed(batch, batch.reference)
-    if not len(own[0]):
+    policy, reference = summed(batch, batch.logp), summed(batch, batch.reference)
+    if not len(policy[0]):
         return 0.0 * batch.logp.sum()
-    return _mixed(beta * ((own[0] - reference[0]) - (own[1] - reference[1])), smoothing).mean()
+    return _mixed(beta * ((policy[0] - reference[0]) - (policy[1] - reference[1])), smoothing).mean()

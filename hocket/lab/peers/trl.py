@@ -85,18 +85,18 @@ def trl_sapo(batch: Rows) -> Tensor:
 def trl_vespo(batch: Rows) -> Tensor:
     """`loss_type="vespo"`: token sums over the generation batch, the gamma weight of whole answers detached."""
     advantage = group_scores(batch, epsilon=TRL_EPSILON)
-    whole = ((batch.logp - batch.old) * batch.mask).sum(1, keepdim=True).clamp(math.log(1e-8), 20.0).detach()
+    log_ratio = ((batch.logp - batch.old) * batch.mask).sum(1, keepdim=True).clamp(math.log(1e-8), 20.0).detach()
     power = torch.full_like(advantage, 3.0).masked_fill(advantage >= 0, 2.0)
     decay = torch.full_like(advantage, 2.0).masked_fill(advantage >= 0, 3.0)
-    weight = (decay + power * whole - decay * whole.exp()).exp()
+    weight = (decay + power * log_ratio - decay * log_ratio.exp()).exp()
     return token_mean(-weight * advantage * batch.logp, batch)
 
 
 def trl_sequence_mask(batch: Rows, threshold: float = 0.2) -> Tensor:
     """`loss_type="grpo"`, `off_policy_mask_threshold=0.2`."""
     advantage, ratio = group_scores(batch, epsilon=TRL_EPSILON), (batch.logp - batch.old).exp()
-    kept = (advantage >= 0) | (-mean_log_ratio(batch).detach() <= threshold)
-    return sequence_mean(surrogate(ratio, advantage, 0.2, 0.2) * kept, batch)
+    mask = (advantage >= 0) | (-mean_log_ratio(batch).detach() <= threshold)
+    return sequence_mean(surrogate(ratio, advantage, 0.2, 0.2) * mask, batch)
 
 
 def trl_rloo(batch: Rows) -> Tensor:

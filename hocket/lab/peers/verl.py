@@ -131,9 +131,9 @@ def verl_dppo_tv(batch: Rows, limit: float = 0.15) -> Tensor:
     """The `dppo_tv` loss at 0.15: the ratio, at most 20, is a constant factor of the log-prob."""
     advantage = group_scores(batch, epsilon=1e-6).expand_as(batch.mask)
     moved = batch.logp.detach().exp() - batch.old.exp()
-    kept = torch.where(advantage > 0, moved <= limit, moved >= -limit)
+    mask = torch.where(advantage > 0, moved <= limit, moved >= -limit)
     weight = verl_ratio(batch).detach().clamp(max=20.0)
-    return token_mean(-advantage * weight * batch.logp * kept, batch)
+    return token_mean(-advantage * weight * batch.logp * mask, batch)
 
 
 OLD, NEW = "verl (Oct 2025)", "verl 0.9"

@@ -34,8 +34,8 @@ def _leave_one_out(key: Key) -> float:
 
 def _means(key: Key) -> float:
     document = batch(key, samples=SAMPLES)
-    found = [advantages(of(name), document).view(-1, SAMPLES).sum(1) for name in ("grpo", "dr-grpo", "rloo")]
-    return float(torch.stack(found).abs().max())
+    sums = [advantages(of(name), document).view(-1, SAMPLES).sum(1) for name in ("grpo", "dr-grpo", "rloo")]
+    return float(torch.stack(sums).abs().max())
 
 
 def _shift(key: Key) -> float:
@@ -55,8 +55,8 @@ def _scale(key: Key) -> float:
 
 def _unit(key: Key) -> float:
     document = mixed(batch(key, samples=SAMPLES))
-    found = advantages(of("grpo", credit__epsilon=0.0), document).view(-1, SAMPLES)
-    return float((found.std(1) - 1).abs().max())
+    values = advantages(of("grpo", credit__epsilon=0.0), document).view(-1, SAMPLES)
+    return float((values.std(1) - 1).abs().max())
 
 
 def _bounded(key: Key) -> float:
@@ -68,11 +68,11 @@ def _bounded(key: Key) -> float:
 
 def _binary(key: Key) -> float:
     document = mixed(batch(key, samples=SAMPLES, graded=False))
-    found = advantages(of("grpo", credit__epsilon=0.0, credit__ddof=0), document)
+    values = advantages(of("grpo", credit__epsilon=0.0, credit__ddof=0), document)
     right = rewards(document)
     rate = right.view(-1, SAMPLES).mean(1).repeat_interleave(SAMPLES)
     expected = torch.where(right > 0, 1 - rate, -rate) / (rate * (1 - rate)).sqrt()
-    return apart(found, expected)
+    return apart(values, expected)
 
 
 def _pair(key: Key) -> float:
@@ -85,8 +85,8 @@ def _pair(key: Key) -> float:
 
 def _virtual(key: Key) -> float:
     document = rewarded(batch(key, samples=SAMPLES), lambda *_: 0.0)
-    found = advantages(of("ngrpo", credit__epsilon=0.0), document)
-    return apart(found, torch.full_like(found, -1 / math.sqrt(SAMPLES + 1)))
+    values = advantages(of("ngrpo", credit__epsilon=0.0), document)
+    return apart(values, torch.full_like(values, -1 / math.sqrt(SAMPLES + 1)))
 
 
 def _negative_mean(key: Key) -> float:
@@ -155,8 +155,8 @@ def _lengths(key: Key) -> float:
     for number, row in enumerate(document["trajectories"]):
         row["scores"] = {"reward": float(number < 2)}
         row["logp"] = row["logp_behaviour"]
-    one, other = document["trajectories"][2:]
-    lengths = len(one["logp"]), len(other["logp"])
+    left, right = document["trajectories"][2:]
+    lengths = len(left["logp"]), len(right["logp"])
     start = sum(len(row["logp"]) for row in document["trajectories"][:2])
     constant, mean = gradient(of("dr-grpo"), document), gradient(of("grpo"), document)
     first, second = start, start + lengths[0]

@@ -40,8 +40,8 @@ def _slope(estimator: Estimator, key: Key, *, weighted: bool = False) -> tuple[T
     ratio = (logp - logp.detach()).exp() if weighted else 1.0
     term = (logp.detach().exp() * (ratio * kl_estimate(logp - reference, estimator))).sum()
     wanted = (term, _kl(logp, reference), _kl(reference, logp))
-    found = [torch.autograd.grad(value, logits, retain_graph=True)[0] for value in wanted]
-    return found[0], found[1], found[2]
+    gradients = [torch.autograd.grad(value, logits, retain_graph=True)[0] for value in wanted]
+    return gradients[0], gradients[1], gradients[2]
 
 
 def _k3_positive(key: Key) -> float:
@@ -49,7 +49,7 @@ def _k3_positive(key: Key) -> float:
 
 
 def _unbiased(key: Key) -> float:
-    return max(abs(found - truth) for found, truth in (_value("k1", key), _value("k3", key)))
+    return max(abs(estimate - truth) for estimate, truth in (_value("k1", key), _value("k3", key)))
 
 
 def _k1_idle(key: Key) -> float:
@@ -57,23 +57,23 @@ def _k1_idle(key: Key) -> float:
 
 
 def _k2_forward(key: Key) -> float:
-    found, forward, _ = _slope("k2", key)
-    return apart(found, forward)
+    slope, forward, _ = _slope("k2", key)
+    return apart(slope, forward)
 
 
 def _k3_reverse(key: Key) -> float:
-    found, _, reverse = _slope("k3", key)
-    return apart(found, reverse)
+    slope, _, reverse = _slope("k3", key)
+    return apart(slope, reverse)
 
 
 def _k3_claim() -> float:
-    found, forward, _ = _slope("k3", Key.of(2))
-    return apart(found, forward)
+    slope, forward, _ = _slope("k3", Key.of(2))
+    return apart(slope, forward)
 
 
 def _weighted(key: Key) -> float:
-    found = [_slope(estimator, key, weighted=True) for estimator in ("k1", "k3")]
-    return max(apart(one[0], one[1]) for one in found)
+    slopes = [_slope(estimator, key, weighted=True) for estimator in ("k1", "k3")]
+    return max(apart(slope[0], slope[1]) for slope in slopes)
 
 
 def _tilt(reference: Tensor, value: Tensor, beta: float) -> Tensor:

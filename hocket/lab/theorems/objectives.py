@@ -184,8 +184,8 @@ def _negative_aware(key: Key) -> float:
     right = rewards(document) > 0
     weight = ((1 - rate) / rate).sqrt()
     coefficient = torch.where(right, weight, -weight * rate / (1 - rate))
-    found = advantages(of("grpo", credit__epsilon=0.0, credit__ddof=0), document)
-    return apart(coefficient, found)
+    values = advantages(of("grpo", credit__epsilon=0.0, credit__ddof=0), document)
+    return apart(coefficient, values)
 
 
 def _pairs(key: Key) -> float:
@@ -200,7 +200,7 @@ def _levels(key: Key) -> float:
     document = batch(key, graded=False)
     moved = rewarded(document, lambda _, value: 4.0 * value**3 - 1.0)
     recipe = of("trpa")
-    levels = [len({row["scores"]["reward"] for row in one["trajectories"]}) for one in (document, moved)]
+    levels = [len({row["scores"]["reward"] for row in variant["trajectories"]}) for variant in (document, moved)]
     assert levels[0] == levels[1]
     return apart(gradient(recipe, document), gradient(recipe, moved))
 
@@ -255,16 +255,16 @@ def _same_start(key: Key) -> float:
     """First gradient of a batch: PPO's clip, SPO and the drift of Lu et al. agree."""
     document = batch(key, gap=0.0)
     clipped = of("ppo", update__epochs=1, update__minibatches=1)
-    found = [gradient(of(clipped, objective=of(name).objective), document) for name in ("ppo", "spo")]
-    return apart(*found)
+    gradients = [gradient(of(clipped, objective=of(name).objective), document) for name in ("ppo", "spo")]
+    return apart(*gradients)
 
 
 def _aggregates(key: Key) -> float:
     """At equal lengths all four aggregates are proportional."""
     document = batch(key, longest=1)
     kinds = ("token-mean", "sequence-mean", "sequence-sum", "constant-length")
-    found = [gradient(of("grpo", objective__aggregate=kind), document) for kind in kinds]
-    return max(bent(found[0], other) for other in found)
+    gradients = [gradient(of("grpo", objective__aggregate=kind), document) for kind in kinds]
+    return max(bent(gradients[0], other) for other in gradients)
 
 
 def _saturation(key: Key) -> float:

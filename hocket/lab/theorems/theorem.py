@@ -44,7 +44,7 @@ class Theorem:
 
 
 def batch(key: Key, *, gap: float = 0.2, graded: bool | None = None, **shape: int) -> dict[str, Any]:
-    """A random batch; rewards are 0 or 1, or graded, by the key's toss unless said."""
+    """A random batch; rewards are 0 or 1, or graded; the key's toss decides unless `graded` does."""
     toss = bool(key.derive("toss").numpy().random() < 0.5) if graded is None else graded
     document = random_document(key, gap=gap, graded=toss, **shape)
     for row in document["trajectories"]:
@@ -63,10 +63,10 @@ def rewarded(document: Mapping[str, Any], change: Callable[[str, float], float])
 
 def mixed(document: Mapping[str, Any]) -> dict[str, Any]:
     """The batch with rewards 1 and 0 in every group: the first sample right, the second wrong."""
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     rows = []
     for row in document["trajectories"]:
-        place = seen[row["group"]] = seen.get(row["group"], -1) + 1
+        place = counts[row["group"]] = counts.get(row["group"], -1) + 1
         reward = row["scores"]["reward"] if place > 1 else float(place == 0)
         rows.append({**row, "scores": {"reward": reward}})
     return {**document, "trajectories": rows}

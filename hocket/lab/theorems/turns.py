@@ -85,11 +85,11 @@ class TwoTurns:
     def slopes(self, path: Path) -> Tensor:
         """The gradient of each move's log-probability on the logits, `[L, 3, 3]`."""
         table = torch.softmax(self.logits, -1)
-        found = torch.zeros(len(path), *self.logits.shape, dtype=torch.float64)
+        slopes = torch.zeros(len(path), *self.logits.shape, dtype=torch.float64)
         for place, (state, move) in enumerate(zip(self.states(path), path, strict=True)):
-            found[place, state] = -table[state]
-            found[place, state, move] += 1
-        return found
+            slopes[place, state] = -table[state]
+            slopes[place, state, move] += 1
+        return slopes
 
     def chance(self, path: Path) -> float:
         return math.exp(math.fsum(self.logps(path)))
@@ -137,12 +137,12 @@ def game(key: Key, *, again: bool = False, outcome: bool = True, last: bool = Tr
     def numbers(*shape: int) -> Tensor:
         return torch.from_numpy(rng.normal(size=shape))
 
-    found = TwoTurns(numbers(MOVES, MOVES), numbers(MOVES), numbers(MOVES, MOVES), numbers(MOVES, MOVES))
+    drawn = TwoTurns(numbers(MOVES, MOVES), numbers(MOVES), numbers(MOVES, MOVES), numbers(MOVES, MOVES))
     if not outcome:
-        found = replace(found, outcome=torch.zeros(MOVES, MOVES, dtype=torch.float64))
+        drawn = replace(drawn, outcome=torch.zeros(MOVES, MOVES, dtype=torch.float64))
     if not last:
-        found = replace(found, second=torch.zeros(MOVES, MOVES, dtype=torch.float64))
-    return replace(found, again=1) if again else found
+        drawn = replace(drawn, second=torch.zeros(MOVES, MOVES, dtype=torch.float64))
+    return replace(drawn, again=1) if again else drawn
 
 
 def summed(credit: Credit) -> Recipe:
@@ -153,24 +153,24 @@ def summed(credit: Credit) -> Recipe:
 def _others(key: Key) -> float:
     """By turn index, by state, and where a state is met twice."""
     cases = [(game(key.derive("a")), INDEX), (game(key.derive("b")), STATE), (game(key.derive("c"), again=True), STATE)]
-    return max(apart(one.expected(summed(TurnRelative(by=by))), one.gradient) for one, by in cases)
+    return max(apart(world.expected(summed(TurnRelative(by=by))), world.gradient) for world, by in cases)
 
 
 def _everyone(key: Key) -> float:
-    one = game(key)
-    found = one.expected(summed(TurnRelative(by=INDEX, baseline="everyone")))
-    return apart(found, (SAMPLES - 1) / SAMPLES * one.gradient)
+    world = game(key)
+    expected = world.expected(summed(TurnRelative(by=INDEX, baseline="everyone")))
+    return apart(expected, (SAMPLES - 1) / SAMPLES * world.gradient)
 
 
 def _whole(key: Key) -> float:
-    one = game(key)
-    return apart(one.expected(summed(GroupRelative(scale=None))), (SAMPLES - 1) / SAMPLES * one.gradient)
+    world = game(key)
+    return apart(world.expected(summed(GroupRelative(scale=None))), (SAMPLES - 1) / SAMPLES * world.gradient)
 
 
 def _whole_counter() -> float:
-    one = game(Key.of(3))
+    world = game(Key.of(3))
     shared = find("grpo").but({"credit": GroupRelative(scale=None), "objective.aggregate": "sequence-turn-mean"})
-    return bent(one.gradient.flatten(), one.expected(shared).flatten())
+    return bent(world.gradient.flatten(), world.expected(shared).flatten())
 
 
 def _by_turn(one: TwoTurns, second: float) -> Tensor:
@@ -180,65 +180,65 @@ def _by_turn(one: TwoTurns, second: float) -> Tensor:
 
 
 def _mean(key: Key) -> float:
-    one = game(key)
-    reached = 1 - (1 - one.going) ** SAMPLES
-    wanted = _by_turn(one, 1 - reached / (SAMPLES * one.going))
-    return apart(one.expected(summed(TurnRelative(by=INDEX, baseline="mean"))), wanted)
+    world = game(key)
+    reached = 1 - (1 - world.going) ** SAMPLES
+    wanted = _by_turn(world, 1 - reached / (SAMPLES * world.going))
+    return apart(world.expected(summed(TurnRelative(by=INDEX, baseline="mean"))), wanted)
 
 
 def _short() -> TwoTurns:
     """A game that the policy mostly ends at once."""
-    one = game(Key.of(3))
+    world = game(Key.of(3))
     ending = torch.zeros(MOVES, MOVES, dtype=torch.float64)
     ending[0, 0] = 2.0
-    return replace(one, logits=one.logits + ending)
+    return replace(world, logits=world.logits + ending)
 
 
 def _mean_counter() -> float:
-    one = _short()
-    found = one.expected(summed(TurnRelative(by=INDEX, baseline="mean")))
-    return bent(one.gradient.flatten(), found.flatten())
+    world = _short()
+    expected = world.expected(summed(TurnRelative(by=INDEX, baseline="mean")))
+    return bent(world.gradient.flatten(), expected.flatten())
 
 
 def _alone(key: Key) -> float:
     """`GroupRelative` gives 0 to a member without others."""
-    one = game(key)
-    found = one.expected(summed(GroupRelative(by=INDEX, scale=None, leave_one_out=True)))
-    wanted = torch.cat([one.gradient[:1], (1 - (1 - one.going) ** (SAMPLES - 1)) * one.gradient[1:]])
-    return apart(found, wanted)
+    world = game(key)
+    expected = world.expected(summed(GroupRelative(by=INDEX, scale=None, leave_one_out=True)))
+    wanted = torch.cat([world.gradient[:1], (1 - (1 - world.going) ** (SAMPLES - 1)) * world.gradient[1:]])
+    return apart(expected, wanted)
 
 
 def _alone_counter() -> float:
-    one = _short()
-    found = one.expected(summed(GroupRelative(by=INDEX, scale=None, leave_one_out=True)))
-    return bent(one.gradient.flatten(), found.flatten())
+    world = _short()
+    expected = world.expected(summed(GroupRelative(by=INDEX, scale=None, leave_one_out=True)))
+    return bent(world.gradient.flatten(), expected.flatten())
 
 
 def _process(key: Key) -> float:
-    one = game(key, outcome=False)
-    more = replace(one, first=one.first + 1.0, second=one.second + 1.0)
+    world = game(key, outcome=False)
+    more = replace(world, first=world.first + 1.0, second=world.second + 1.0)
     process = summed(StepRelative(scale=None))
-    return apart(one.expected(process), more.expected(process))
+    return apart(world.expected(process), more.expected(process))
 
 
 def _process_counter() -> float:
     """Every turn earns 1, so longer is better; the process form sees nothing."""
     ones = torch.ones(MOVES, MOVES, dtype=torch.float64)
-    one = replace(game(Key.of(3), outcome=False), first=ones[0], second=ones)
-    found = one.expected(summed(StepRelative(scale=None)))
-    return apart(one.gradient, found)
+    world = replace(game(Key.of(3), outcome=False), first=ones[0], second=ones)
+    expected = world.expected(summed(StepRelative(scale=None)))
+    return apart(world.gradient, expected)
 
 
 def _turn_and_outcome(key: Key) -> float:
-    one = game(key, last=False)
-    found = one.expected(summed(TurnAndOutcome(scale=None)))
-    return apart(found, (SAMPLES - 1) / SAMPLES * one.gradient)
+    world = game(key, last=False)
+    expected = world.expected(summed(TurnAndOutcome(scale=None)))
+    return apart(expected, (SAMPLES - 1) / SAMPLES * world.gradient)
 
 
 def _turn_and_outcome_counter() -> float:
-    one = game(Key.of(3), last=False)
-    found = one.expected(summed(TurnAndOutcome()))
-    return bent(one.gradient.flatten(), found.flatten())
+    world = game(Key.of(3), last=False)
+    expected = world.expected(summed(TurnAndOutcome()))
+    return bent(world.gradient.flatten(), expected.flatten())
 
 
 THEOREMS = (

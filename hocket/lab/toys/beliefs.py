@@ -25,8 +25,8 @@ from hocket.train.loop import RunContext, collect, train_step
 def believing(recipe: Recipe, task: str, steps: int = 0, seed: int = 0, **settings: Any) -> RunContext:
     """A run of so many steps with what the task suggests; `settings` by dotted path, `__` for a dot."""
     world = tasks.find(task)
-    given = [(name.replace("__", "."), value) for name, value in settings.items()]
-    config = configure([("recipe", recipe), ("task", task), ("seed", seed), ("steps", max(steps, 1)), *given], world)
+    pairs = [(name.replace("__", "."), value) for name, value in settings.items()]
+    config = configure([("recipe", recipe), ("task", task), ("seed", seed), ("steps", max(steps, 1)), *pairs], world)
     parts = build_parts(config, world)
     for step in range(1, steps + 1):
         asyncio.run(train_step(parts, step))
@@ -43,15 +43,15 @@ def fresh_play(parts: RunContext, seed: int = 5) -> Batch:
 
 def beliefs(parts: RunContext, play: Batch) -> NDArray[np.float64]:
     """What the policy believes before each decision of a play, and a 1, `[T, size + 1]`."""
-    found = acting_beliefs(cast(ControlPolicy, parts.lead.policy), play).double().numpy()
-    return np.column_stack([found, np.ones(len(found))])
+    vectors = acting_beliefs(cast(ControlPolicy, parts.lead.policy), play).double().numpy()
+    return np.column_stack([vectors, np.ones(len(vectors))])
 
 
 def fitted(inputs: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.float64]:
     """What the linear map fitted to the first half says of the second, `[T - T // 2, D]`."""
     half = len(inputs) // 2
-    found: NDArray[np.float64] = inputs[half:] @ np.linalg.lstsq(inputs[:half], wanted[:half], rcond=None)[0]
-    return found
+    predictions: NDArray[np.float64] = inputs[half:] @ np.linalg.lstsq(inputs[:half], wanted[:half], rcond=None)[0]
+    return predictions
 
 
 def taught(parts: RunContext) -> tuple[float, float]:
@@ -61,27 +61,27 @@ def taught(parts: RunContext) -> tuple[float, float]:
     critic alone.
     """
     batch, recipe, policy = fresh_play(parts), parts.lead.recipe, cast(ControlPolicy, parts.lead.policy)
-    *others, own = (term.total() for term in recipe.loss(policy.evaluate(batch, recipe.needs), batch))
-    learnt = [id(one) for one in cast(Any, policy.module.beliefs).learnt.parameters()]
+    *others, belief_loss = (term.total() for term in recipe.loss(policy.evaluate(batch, recipe.needs), batch))
+    learnt = [id(parameter) for parameter in cast(Any, policy.module.beliefs).learnt.parameters()]
     named = {
-        name: [one for one in weights if one.requires_grad and (name != "belief" or id(one) in learnt)]
+        name: [weight for weight in weights if weight.requires_grad and (name != "belief" or id(weight) in learnt)]
         for name, weights in policy.parts().items()
     }
     of = {
         (name, what): _size(loss, weights)
         for name, weights in named.items()
-        for what, loss in (("others", torch.stack(others).sum()), ("own", own))
+        for what, loss in (("others", torch.stack(others).sum()), ("own", belief_loss))
     }
     strange = of["belief", "others"] + of["actor", "own"] + of["critic", "own"]
     return strange, min(of["belief", "own"], of["actor", "others"], of["critic", "others"])
 
 
 def _size(loss: torch.Tensor, weights: list[Any]) -> float:
-    found = torch.autograd.grad(loss, weights, retain_graph=True, allow_unused=True)
-    return sum(0.0 if one is None else float(one.abs().sum()) for one in found)
+    gradients = torch.autograd.grad(loss, weights, retain_graph=True, allow_unused=True)
+    return sum(0.0 if gradient is None else float(gradient.abs().sum()) for gradient in gradients)
 
 
 def moved(parts: RunContext, fresh: RunContext) -> float:
     """How far the belief that acts is from that of a run that has not begun."""
-    one, other = (cast(Any, cast(ControlPolicy, run.lead.policy).module.beliefs).acting for run in (parts, fresh))
-    return sum(float((a - b).abs().sum()) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+    learnt, initial = (cast(Any, cast(ControlPolicy, run.lead.policy).module.beliefs).acting for run in (parts, fresh))
+    return sum(float((a - b).abs().sum()) for a, b in zip(learnt.parameters(), initial.parameters(), strict=True))

@@ -77,7 +77,7 @@ def on_par(name: str) -> Callable[[], Finding]:
     """Puts to the test that a recipe's return on CartPole is PPO's, within noise or a twentieth of the best."""
 
     def run() -> Finding:
-        ours, theirs = ([cart_pole(one, seed).score for seed in SEEDS] for one in (name, "ppo"))
+        ours, theirs = ([cart_pole(recipe, seed).score for seed in SEEDS] for recipe in (name, "ppo"))
         noise = math.hypot(*(stdev(scores) / math.sqrt(len(SEEDS)) for scores in (ours, theirs)))
         returns = (f"{fmean(scores):.0f} ({min(scores):.0f} to {max(scores):.0f})" for scores in (ours, theirs))
         setting = f"CartPole, 8 batches, {len(SEEDS)} seeds, return of at most {LONGEST}"
@@ -119,8 +119,8 @@ class Process:
 def softened(policy: Array, advantage: Array, t: float) -> Array:
     """pi exp(t A) / Z in every state."""
     raised: Array = policy * np.exp(t * (advantage - advantage.max(1, keepdims=True)))
-    whole: Array = raised / raised.sum(1, keepdims=True)
-    return whole
+    shares: Array = raised / raised.sum(1, keepdims=True)
+    return shares
 
 
 ADVANTAGES = (-3.0, -1.0, -0.2, 0.2, 1.0, 3.0)

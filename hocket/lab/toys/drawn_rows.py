@@ -50,8 +50,8 @@ def policy_of(recipe: Recipe, *, discrete: bool, seed: int = 0, width: int = 8) 
 def rows(recipe: Recipe, *, discrete: bool, seed: int = 0, count: int = 32) -> Batch:
     """Rows drawn from random episodes, half of which end and half of which are cut."""
     rng = Key.of(seed).derive("episodes").numpy()
-    kept = {name: getattr(recipe.store, name) for name in ("steps", "noises", "length") if hasattr(recipe.store, name)}
-    store = Transitions(size=1000, rows=4, begin=0, gamma=0.9, **kept)
+    spec = {name: getattr(recipe.store, name) for name in ("steps", "noises", "length") if hasattr(recipe.store, name)}
+    store = Transitions(size=1000, rows=4, begin=0, gamma=0.9, **spec)
     episodes = []
     for number in range(8):
         size = int(rng.integers(3, 9))

@@ -81,7 +81,7 @@ def to_go(rewards: Sequence[float], gamma: float) -> list[float]:
 def difference(left: Recipe, right: Recipe, batches: Iterable[Sequence[Mapping[str, Any]]], *hidden: str) -> float:
     """The largest difference of two recipes' advantages and gradients; the right one is not shown columns `hidden`."""
     both = [(inspect_rows(left, rows), inspect_rows(right, without(rows, *hidden))) for rows in batches]
-    return max(gap(one[field], other[field]) for one, other in both for field in ("advantages", "gradient"))
+    return max(gap(first[field], second[field]) for first, second in both for field in ("advantages", "gradient"))
 
 
 def identical(left: Recipe, right: Recipe, batches: Iterable[Sequence[Mapping[str, Any]]], *hidden: str) -> Finding:

@@ -1,4 +1,4 @@
-"""Games of preferences between a handful of answers: who beats whom, equilibria, and recipes minimised on them."""
+"""Games of preferences between a handful of answers: matrices of wins, equilibria, and recipes minimised on them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def regularised_gap(matrix: Tensor, policy: Tensor, reference: Tensor, tau: floa
     """The duality gap of the game with payoff P(y > y') - tau KL(pi || ref) + tau KL(pi' || ref), at (pi, pi)."""
     won = matrix @ policy
     best = tau * torch.logsumexp(reference.log() + won / tau, 0)  # The best answer's worth, its own charge taken off.
-    own = policy @ won - tau * (policy * (policy / reference).log()).sum()
-    return 2 * float(best - own)
+    value = policy @ won - tau * (policy * (policy / reference).log()).sum()
+    return 2 * float(best - value)
 
 
 @dataclass(frozen=True)

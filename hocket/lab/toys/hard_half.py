@@ -20,8 +20,8 @@ def hard(question: int) -> bool:
 
 def right(question: int, answer: Answer) -> float:
     """1 for a right answer."""
-    own = solution(question)
-    return float(answer == own if hard(question) else answer[0] == own[0])
+    expected = solution(question)
+    return float(answer == expected if hard(question) else answer[0] == expected[0])
 
 
 HARD_HALF = World(6, TOKENS, LENGTH, right, metadata=lambda question: {"demonstration": solution(question)})
@@ -36,5 +36,5 @@ ALL_HARD = World(
 def on_hard(bench: Bench) -> float:
     """The exact success rate without help, on hard questions."""
     questions = [question for question in range(bench.world.questions) if hard(question)]
-    found = bench.expected(lambda question, answer: right(question, answer) * hard(question))
-    return found * bench.world.questions / len(questions)
+    success = bench.expected(lambda question, answer: right(question, answer) * hard(question))
+    return success * bench.world.questions / len(questions)

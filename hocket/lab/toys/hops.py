@@ -21,8 +21,8 @@ class Hops(Workflow):
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
         right = scenario.answer.split()
-        said = [str(await team.policy(f"{scenario.id}, hop {number}")) for number in range(len(right))]
-        return Outcome(rewards={"found": float(said == right)})
+        replies = [str(await team.policy(f"{scenario.id}, hop {number}")) for number in range(len(right))]
+        return Outcome(rewards={"found": float(replies == right)})
 
 
 def last(messages: tuple[Message, ...]) -> str:

@@ -41,8 +41,8 @@ class Instances(World):
         return self.count
 
     def scenario(self, split: Split, number: int) -> Scenario:
-        told = self.about(number)
-        return Scenario(f"lab/{number}", f"instance {number}", told.get("answer"), metadata=told, seed=number)
+        facts = self.about(number)
+        return Scenario(f"lab/{number}", f"instance {number}", facts.get("answer"), metadata=facts, seed=number)
 
 
 @dataclass(frozen=True)

@@ -58,4 +58,4 @@ class CooperativeGame:
 
 def softened(policy: InTurn, value: Sequence[Array], step: float) -> list[Array]:
     """pi_i exp(step Q_i) / Z of every agent."""
-    return [softmax(np.log(np.maximum(own, 1e-300)) + step * of) for own, of in zip(policy, value, strict=True)]
+    return [softmax(np.log(np.maximum(shares, 1e-300)) + step * of) for shares, of in zip(policy, value, strict=True)]

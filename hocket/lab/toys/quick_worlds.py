@@ -66,5 +66,5 @@ TANGLED = World(1, 3, 2, lambda question, answer: float(answer in RIGHT), contex
 
 def lead(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
     """The mean lead of paired runs and its standard error."""
-    ahead = [one - other for one, other in zip(ours, theirs, strict=True)]
+    ahead = [left - right for left, right in zip(ours, theirs, strict=True)]
     return fmean(ahead), stdev(ahead) / math.sqrt(len(ahead))

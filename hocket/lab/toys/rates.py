@@ -23,8 +23,8 @@ def coins(rates: Sequence[float]) -> tuple[World, Callable[[Tabular], None]]:
 
 def ledger_of(*rates: float, samples: int = 1000) -> Ledger:
     """One in which scenario lab/q was tried so often, right at the rate of place q, in one group."""
-    found = Ledger()
+    ledger = Ledger()
     for question, rate in enumerate(rates):
         for number in range(samples):
-            found.record(f"lab/{question}", 1, float(number < rate * samples))
-    return found
+            ledger.record(f"lab/{question}", 1, float(number < rate * samples))
+    return ledger

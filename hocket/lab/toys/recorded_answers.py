@@ -75,7 +75,7 @@ def lines(**figures: Any) -> str:
 
 def _every(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _every(one) for name, one in value.items()}
+        return {name: _every(entry) for name, entry in value.items()}
     return line(value) if isinstance(value, (list, tuple)) else value
 
 

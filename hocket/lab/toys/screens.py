@@ -33,7 +33,7 @@ BACKS = ("1 back", "2 back", "3 back", "4 back")
 
 CLICKS = ("click 1", "click 2", "click 3", "click 4")
 WORDS = (*CLICKS, "type 2 17", "type 2 48", "type 4 17", "say 17", "say 58", "type 2 58", "hm", "do it")
-"""What may be said: the right moves, wrong ones, and two that are none."""
+"""The vocabulary: the right moves, wrong ones, and two that are none."""
 
 
 STRICT = Screens()
@@ -56,8 +56,8 @@ class Few:
     agents: tuple[str, ...] = (SEAT,)
 
     def make(self, scenario: Scenario) -> OnScreen:
-        told = scenario.metadata
-        return OnScreen(page(int(told["screen"])), self.rules, told.get("step"))
+        metadata = scenario.metadata
+        return OnScreen(page(int(metadata["screen"])), self.rules, metadata.get("step"))
 
 
 def asked(count: int = 24) -> list[Scenario]:
@@ -74,7 +74,7 @@ def seen(messages: tuple[Message, ...]) -> str:
     """What a table sees of a page: the way back where there is one, else what is asked for next."""
     request, *parts = str(messages[-1]["content"]).split("\n")
     back = [part for part in parts if part.endswith(" back")]
-    return back[0] if back else next(one for one in request.split("; ") if not one.startswith("x "))
+    return back[0] if back else next(step for step in request.split("; ") if not step.startswith("x "))
 
 
 def bench(
@@ -93,7 +93,7 @@ def bench(
 def chance(made: TalkBench, rules: Screens = STRICT, count: int = 24) -> float:
     """The exact chance to do all that is asked in time, the mean over pages and places of ways back."""
     (policy,) = made.policies.values()
-    of = {one: policy.probabilities(one).tolist() for one in (*(thing.asked for thing in THINGS), *BACKS)}
+    of = {request: policy.probabilities(request).tolist() for request in (*(thing.asked for thing in THINGS), *BACKS)}
     return fmean(_chance(page(number), of, rules) for number in range(count))
 
 
@@ -107,12 +107,12 @@ def _chance(screen: Screen, of: Mapping[str, Sequence[float]], rules: Screens) -
             return 1.0
         if left == 0:
             return 0.0
-        asked, move = (BACKS[place], CLICKS[place]) if place is not None else _pair(screen.wanted[done])
-        right = of[asked][WORDS.index(move)]
+        request, move = (BACKS[place], CLICKS[place]) if place is not None else _pair(screen.wanted[done])
+        right = of[request][WORDS.index(move)]
         strays = rules.strays and place is None
-        wrong = sum(of[asked][WORDS.index(one)] for one in CLICKS if one != move) if strays else 0.0
+        wrong = sum(of[request][WORDS.index(click)] for click in CLICKS if click != move) if strays else 0.0
         slip = rules.slip * (place is None)
-        off = fmean(follow(done, left - 1, one) for one in range(size)) if wrong or slip else 0.0
+        off = fmean(follow(done, left - 1, back) for back in range(size)) if wrong or slip else 0.0
         on = (1 - slip) * follow(done + (place is None), left - 1, None) + slip * off
         return right * on + wrong * off + (1 - right - wrong) * follow(done, left - 1, place)
 

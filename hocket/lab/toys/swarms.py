@@ -91,8 +91,8 @@ def stepping(parts: RunContext, results: list[StepResult], gradients: list[Tenso
 
     def step() -> None:
         def record(optimiser: torch.optim.Optimizer, *_: object) -> None:
-            found = (p.grad for group in optimiser.param_groups for p in group["params"] if p.grad is not None)
-            gradients.append(torch.cat([one.flatten() for one in found]).double())
+            slopes = (p.grad for group in optimiser.param_groups for p in group["params"] if p.grad is not None)
+            gradients.append(torch.cat([slope.flatten() for slope in slopes]).double())
 
         hook = register_optimizer_step_pre_hook(record)
         try:

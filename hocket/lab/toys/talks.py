@@ -48,8 +48,8 @@ class SingleAgent(Workflow):
         self.roles = (role,)
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        said = await team[self.roles[0]](asked(team.assignment))
-        return Outcome(answer=str(said), rewards={"own": team.verify(said)})
+        reply = await team[self.roles[0]](asked(team.assignment))
+        return Outcome(answer=str(reply), rewards={"own": team.verify(reply)})
 
 
 def stepped(bench: TalkBench) -> tuple[Batch, list[Trajectory]]:
@@ -61,12 +61,12 @@ def stepped(bench: TalkBench) -> tuple[Batch, list[Trajectory]]:
 
 def by_last(logits: Callable[[str], Mapping[str, float]]) -> Prior:
     """A start that depends on the last message's text alone."""
-    return lambda messages, said: logits(str(messages[-1]["content"]))
+    return lambda messages, words: logits(str(messages[-1]["content"]))
 
 
 def as_prior(policy: LookupPolicy) -> Prior:
     """A start with the chances that a policy has learnt."""
-    return lambda messages, said: policy.probabilities(*messages).log().tolist()
+    return lambda messages, words: policy.probabilities(*messages).log().tolist()
 
 
 class Tells:
@@ -82,10 +82,10 @@ class Tells:
 
 
 def earned(reward: ToolAnswer, turns: Sequence[str], answer: str = "7", **info: Any) -> float | None:
-    """What an attempt that said this earns."""
+    """What an attempt with these turns earns."""
     zeros = np.zeros(1, np.int64)
-    said = [Turn(agent="policy", policy="policy", observation=zeros, action=zeros, text=text) for text in turns]
-    (value,) = asyncio.run(reward([Trajectory(Scenario("s", "?", answer), said, info=info)], key=Key.of(0)))
+    history = [Turn(agent="policy", policy="policy", observation=zeros, action=zeros, text=text) for text in turns]
+    (value,) = asyncio.run(reward([Trajectory(Scenario("s", "?", answer), history, info=info)], key=Key.of(0)))
     return value
 
 

@@ -67,7 +67,7 @@ class _Warm:
         self.player = player
 
     async def play(self, assignments: Sequence[Any], *, key: Key) -> Any:
-        return await self.player.play([replace(one, decoding=Decoding()) for one in assignments], key=key)
+        return await self.player.play([replace(assignment, decoding=Decoding()) for assignment in assignments], key=key)
 
 
 @functools.cache

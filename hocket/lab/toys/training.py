@@ -61,7 +61,7 @@ def answers_of(bench: Bench, question: int) -> tuple[list[Answer], Tensor]:
 def on(question: int, bench: Bench, measure: Callable[[int, Answer], float]) -> float:
     """The exact mean of `measure` over answers to one question."""
     with torch.no_grad():
-        return float(bench.policy.expectation(question, [measure(question, one) for one in bench.world.answers()]))
+        return float(bench.policy.expectation(question, [measure(question, reply) for reply in bench.world.answers()]))
 
 
 def accuracy(question: int, bench: Bench) -> float:
@@ -77,10 +77,10 @@ def length(question: int, bench: Bench) -> float:
 def right_length(question: int, bench: Bench) -> float:
     """The exact mean length of right answers to one question."""
     rate = bench.world.correct or bench.world.reward
-    whole = on(question, bench, lambda q, answer: len(answer) * rate(q, answer))
-    return whole / max(accuracy(question, bench), 1e-12)
+    total = on(question, bench, lambda q, answer: len(answer) * rate(q, answer))
+    return total / max(accuracy(question, bench), 1e-12)
 
 
 def area(bench: Bench) -> float:
     """The mean success rate over a run's readings: high for one that learnt early."""
-    return fmean([one.success for one in bench.readings])
+    return fmean([reading.success for reading in bench.readings])
