@@ -50,7 +50,7 @@ def parent_of(recipe: Recipe) -> Recipe | None:
 @functools.cache
 def _constants() -> dict[str, str]:
     """The names of the library's recipes by those of their constants."""
-    return {one.attribute: name for name, one in RECIPES.own.items()}
+    return {declaration.attribute: name for name, declaration in RECIPES.own.items()}
 
 
 def __getattr__(name: str) -> Recipe:

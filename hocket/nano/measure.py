@@ -134,11 +134,11 @@ def accuracy(texts: Sequence[str], asked: Sequence[ArithmeticProblem]) -> dict[s
 def chain_sum_problems(split: Split, seed: int, terms: tuple[int, int]) -> Iterator[ArithmeticProblem]:
     """Distinct `chain_sum` problems of one split, with `terms[0]` to `terms[1]` terms of 1 to 3 digits."""
     rng = np.random.default_rng([0x43484149, seed])
-    seen: set[str] = set()
+    questions: set[str] = set()
     while True:
         problem, _ = chain_sum_problem(rng, terms)
-        if problem.question not in seen and split_of(problem.question) == split:
-            seen.add(problem.question)
+        if problem.question not in questions and split_of(problem.question) == split:
+            questions.add(problem.question)
             yield problem
 
 
@@ -187,10 +187,10 @@ def team(
     texts = ask(model, tokenizer, [chat.question for chat in plans], system=PLANNER_SYSTEM)
     steps = [plan_steps(text) for text in texts]
     formed = [
-        float(len(found) == len(text.splitlines()) > 0 and all(calculator(step) != "error" for step in found))
-        for found, text in zip(steps, texts, strict=True)
+        float(len(plan) == len(text.splitlines()) > 0 and all(calculator(step) != "error" for step in plan))
+        for plan, text in zip(steps, texts, strict=True)
     ]
-    right = [float(tuple(found) == chat.steps) for found, chat in zip(steps, plans, strict=True)]
+    right = [float(tuple(plan) == chat.steps) for plan, chat in zip(steps, plans, strict=True)]
     workers = _chats("worker", split, n, seed)
     answers = ask(model, tokenizer, [chat.question for chat in workers], system=WORKER_SYSTEM)
     return {
@@ -212,21 +212,21 @@ def full_report(
     model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, *, split: Split = "eval", n: int = 1000, seed: int = 0
 ) -> dict[str, Any]:
     """Every figure of the model card, on `n` problems (half as many for the smaller tasks)."""
-    asked = list(itertools.islice(problems(split, seed), n))
+    sums = list(itertools.islice(problems(split, seed), n))
     chain = list(itertools.islice(chain_sum_problems(split, seed, (3, 3)), n))
-    questions, chain_questions = [p.question for p in asked], [p.question for p in chain]
+    questions, chain_questions = [p.question for p in sums], [p.question for p in chain]
     generator = torch.Generator().manual_seed(seed)
     sampled = ask(model, tokenizer, questions, generator=generator)
     forced = ask(model, tokenizer, questions, forced="<think>")
     lengths = [len(tokenizer(text)["input_ids"]) + 1 for text in (*sampled, *forced)]
     figures: dict[str, Any] = {
-        "sums greedy": accuracy(ask(model, tokenizer, questions), asked),
-        "sums sampled": accuracy(sampled, asked),
-        "sums greedy with working forced": accuracy(forced, asked),
+        "sums greedy": accuracy(ask(model, tokenizer, questions), sums),
+        "sums sampled": accuracy(sampled, sums),
+        "sums greedy with working forced": accuracy(forced, sums),
         "sums sampled with working forced": accuracy(
-            ask(model, tokenizer, questions, forced="<think>", generator=generator), asked
+            ask(model, tokenizer, questions, forced="<think>", generator=generator), sums
         ),
-        "sums greedy with working excluded": accuracy(ask(model, tokenizer, questions, forced="<answer>"), asked),
+        "sums greedy with working excluded": accuracy(ask(model, tokenizer, questions, forced="<answer>"), sums),
         "chain_sum, 3 terms, greedy": accuracy(ask(model, tokenizer, chain_questions), chain),
         "chain_sum, 3 terms, sampled": accuracy(ask(model, tokenizer, chain_questions, generator=generator), chain),
         "chain_sum, 3 terms, greedy with working forced": accuracy(

@@ -88,8 +88,8 @@ class PackedBatch:
         """Additive mask [rows, 1, length, length]: causal, and closed between chats."""
         length = self.tokens.shape[1]
         same = self.chat[:, :, None] == self.chat[:, None, :]
-        seen = same & torch.ones(length, length, dtype=torch.bool).tril()
-        return torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)[:, None]
+        mask = same & torch.ones(length, length, dtype=torch.bool).tril()
+        return torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)[:, None]
 
 
 def trained_targets(ids: list[int], assistant: int, end: int) -> list[int]:
@@ -171,11 +171,11 @@ class _Optimiser:
 
 def _distinct(examples: Iterator[TrainingChat], n: int) -> list[TrainingChat]:
     """The first `n` chats with different questions."""
-    found: dict[str, TrainingChat] = {}
-    while len(found) < n:
+    by_question: dict[str, TrainingChat] = {}
+    while len(by_question) < n:
         chat = next(examples)
-        found.setdefault(chat.question, chat)
-    return list(found.values())
+        by_question.setdefault(chat.question, chat)
+    return list(by_question.values())
 
 
 class _Judge:
@@ -218,8 +218,8 @@ def _train(
         optimiser.step(step)
         keep = min(config.averaging, 1 - 1 / step)
         with torch.no_grad():
-            for mean, now in zip(average.parameters(), model.parameters(), strict=True):
-                mean.lerp_(now, 1 - keep)
+            for mean, weight in zip(average.parameters(), model.parameters(), strict=True):
+                mean.lerp_(weight, 1 - keep)
         last = step == config.max_steps
         if last or (step >= config.measure_after and step % config.measure_every == 0):
             accuracy = judge.measure(average)
