@@ -241,7 +241,7 @@ def the_generator_alone_agrees_more_as_well_all_paraphrases_under() -> Finding:
 
 def _unseen(pupil: Pupil, problems: int = 100) -> tuple[float, float, float]:
     """Samples of unseen problems in both wordings: how alike their texts, how often answers agree, and are right."""
-    task = pupil.parts.task
+    task: Any = pupil.parts.task
     asked = [Assignment(task.scenario("eval", number), 1, pupil.parts.decoding) for number in range(2 * problems)]
     played = run_async(pupil.parts.player.play(asked, key=Key.of(0).derive("unseen")))
     pairs = list(zip(played[::2], played[1::2], strict=True))
