@@ -242,8 +242,9 @@ def the_generator_alone_agrees_more_as_well_all_paraphrases_under() -> Finding:
 def _unseen(pupil: Pupil, problems: int = 100) -> tuple[float, float, float]:
     """Samples of unseen problems in both wordings: how alike their texts, how often answers agree, and are right."""
     task: Any = pupil.parts.task
-    asked = [Assignment(task.scenario("eval", number), 1, pupil.parts.decoding) for number in range(2 * problems)]
-    played = run_async(pupil.parts.player.play(asked, key=Key.of(0).derive("unseen")))
+    decoding = pupil.parts.decoding
+    assignments = [Assignment(task.scenario("eval", number), 1, decoding) for number in range(2 * problems)]
+    played = run_async(pupil.parts.player.play(assignments, key=Key.of(0).derive("unseen")))
     pairs = list(zip(played[::2], played[1::2], strict=True))
     likeness = fmean(bleu(first.text, second.text) for first, second in pairs)
     agreement = fmean(task.label(first) == task.label(second) is not None for first, second in pairs)
