@@ -173,7 +173,9 @@ def offline_data(file: Path, held: Example | None) -> str:
     return str(file)
 
 
-def first_steps(recipe: str, task: str, tmp_path: Path, *, reward: bool) -> tuple[list[dict[str, Any]], bool]:
+def first_steps(
+    recipe: str, task: str, tmp_path: Path, *, reward: bool, **settings: Any
+) -> tuple[list[dict[str, Any]], bool]:
     """The rows of the first step, of two where the recipe remembers something, and whether the weights changed."""
     known = all_recipes()[recipe]
     steps = 2 if known.hooks or any(known.stateful()) else 1
@@ -188,7 +190,7 @@ def first_steps(recipe: str, task: str, tmp_path: Path, *, reward: bool) -> tupl
     if reward:
         (tmp_path / "mine.py").write_text(REWARDS)
         rewards = [load_reward(f"{tmp_path / 'mine.py'}:spread")]
-    trainer = Trainer(configure(pairs, source), task=source, rewards=rewards)
+    trainer = Trainer(configure([*pairs, *settings.items()], source), task=source, rewards=rewards)
     modules = [learner.policy.module for learner in trainer.parts.learners.values()]
     before = [weight.detach().clone() for module in modules for weight in module.parameters()]
     rows = [trainer.step() for _ in range(steps + 1)]
@@ -380,4 +382,4 @@ def test_recorded_text_is_refused_for_a_controller_in_a_sentence(name: str, tmp_
 @pytest.mark.parametrize("name", [mainly(name) for name in DENOISING])
 def test_what_denoises_is_refused_for_words(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"samples from policies of the kind|reads 'subject' of"):
-        first_steps(name, "sums", tmp_path, reward=True)
+        first_steps(name, "sums", tmp_path, reward=True, model="nano")

@@ -108,7 +108,7 @@ def test_likelihoods_of_a_masked_model_train(tmp_path: Path, masked: Path, recip
         (["--task", "drawn-digits", "--model", "nano"], "model = 'nano' is no sampler of pictures"),
         (["--task", "sums", "--model", "nano-flow"], "makes pictures, and task sums is in words"),
         (
-            ["--task", "sums", "--recipe", "cj-grpo"],
+            ["--task", "sums", "--recipe", "cj-grpo", "--model", "nano"],
             "samples from policies of the kind masked, and nano on task sums is text",
         ),
         (["--task", "sums", "--recipe", "flow-grpo"], "samples from policies of the kind pictures"),
